@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from agentgym.training.config import TrainConfig
     from agentgym.training.run import RunResult
 
-
 PRESETS = ("tiny", "paper", "plain")
 """What a run may begin with: settings for tiny models, the recipe of a paper, or nothing but defaults."""
 

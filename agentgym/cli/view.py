@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from agentgym.evaluation.log.results import EvalSample
     from agentgym.evaluation.log.transcripts import TranscriptRecord
 
-
 LISTED = 30
 """Episodes listed where none is named, shared among the environments."""
 

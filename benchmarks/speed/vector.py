@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from itertools import cycle
@@ -24,7 +23,7 @@ from agentgym.agents.table import make_agent
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.speed.report import Row, Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure
+from benchmarks.speed.rounds import Discipline, Run, measure, timed
 
 EPISODES = 64
 """Tasks played."""
@@ -71,7 +70,7 @@ def single(name: str, scripts: list[Script]) -> Run:
             env.step(action)
         return len(actions)
 
-    return _timed(once)
+    return timed(once, time.process_time)
 
 
 def synchronous(name: str, scripts: list[Script]) -> Run:
@@ -88,7 +87,7 @@ def synchronous(name: str, scripts: list[Script]) -> Run:
             envs.step([action])
         return len(actions)
 
-    return _timed(once)
+    return timed(once, time.process_time)
 
 
 def batched(name: str, scripts: list[Script], num: int) -> Run:
@@ -108,7 +107,7 @@ def batched(name: str, scripts: list[Script], num: int) -> Run:
         envs.step([actions.pop() for actions in left])
         return num
 
-    return _timed(once)
+    return timed(once, time.process_time)
 
 
 def disciplines(name: str) -> list[Discipline]:
@@ -134,19 +133,6 @@ def _id(name: str) -> str:
 def _vector(name: str, num: int) -> AgentVectorEnv:
     mode = AutoresetMode.DISABLED
     return agentgym.make_vec(_id(name), num_envs=num, max_steps=STEPS, autoreset_mode=mode)
-
-
-def _timed(once: Callable[[], int]) -> Run:
-    """As `rounds.timed`, by the processor's time."""
-
-    def run(seconds: float) -> float:
-        done = 0
-        began = time.process_time()
-        while (took := time.process_time() - began) < seconds:
-            done += once()
-        return done / took
-
-    return run
 
 
 def limits(name: str) -> dict[str, float]:

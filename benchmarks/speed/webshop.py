@@ -33,7 +33,7 @@ from agentgym.errors import MissingDataError
 from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
 from agentgym.vector.serial import SerialVectorEnv
 from benchmarks.speed.report import Row, Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure
+from benchmarks.speed.rounds import Discipline, Run, measure, timed
 from benchmarks.speed.webshop_catalogue import instructions, write_upstream
 
 TASKS = 64
@@ -58,19 +58,6 @@ TEXTS = Texts(
 
 
 # ---- playing ---------------------------------------------------------------------------------
-
-
-def timed(once: Callable[[], int]) -> Run:
-    """Make a run of ``once``, which returns how many steps it played, by time of the processor."""
-
-    def run(seconds: float) -> float:
-        done = 0
-        began = time.process_time()
-        while (took := time.process_time() - began) < seconds:
-            done += once()
-        return done / took
-
-    return run
 
 
 def dataset() -> str:
@@ -119,7 +106,7 @@ def single() -> Run:
             env.step(action)
         return len(actions)
 
-    return timed(once)
+    return timed(once, time.process_time)
 
 
 def batched(num: int) -> Run:
@@ -141,7 +128,7 @@ def batched(num: int) -> Run:
         envs.step_at(range(num), [actions.pop() for actions in left])
         return num
 
-    return timed(once)
+    return timed(once, time.process_time)
 
 
 def new_searches(world: ShopWorld, queries: list[str]) -> Run:
@@ -157,7 +144,7 @@ def new_searches(world: ShopWorld, queries: list[str]) -> Run:
             env.step("click[description]")
         return STEPS
 
-    return timed(once)
+    return timed(once, time.process_time)
 
 
 def keywords(instruction: str) -> str:
@@ -175,7 +162,7 @@ def resets() -> Run:
             env.reset(options={"task": name})
         return len(names)
 
-    return timed(once)
+    return timed(once, time.process_time)
 
 
 def snapshots() -> Run:
@@ -189,7 +176,7 @@ def snapshots() -> Run:
             env.restore(env.snapshot())
         return TASKS
 
-    return timed(once)
+    return timed(once, time.process_time)
 
 
 # ---- what is compared ------------------------------------------------------------------------

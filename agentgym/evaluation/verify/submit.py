@@ -137,9 +137,10 @@ def check_submission(
             verdict = verify(run, allow=allow, console=console)
             keep_verdict(run, verdict)
     except UsageError as error:
-        absent = isinstance(error, MissingDataError | MissingPackageError | MissingSuiteError)
-        told = "cannot be checked here: " if absent else "does not replay: " if path.exists() else ""
-        return CheckedSubmission((f"{told}{error}".replace(str(path.parent) + "/", ""),))
+        prefix = "does not replay: " if path.exists() else ""
+        if isinstance(error, MissingDataError | MissingPackageError | MissingSuiteError):
+            prefix = "cannot be checked here: "
+        return CheckedSubmission((f"{prefix}{error}".replace(str(path.parent) + "/", ""),))
     problems = [*missing, *lacking, *_verdict_problems(verdict), *_card_problems(members, verdict)]
     return CheckedSubmission(tuple(problems), run.log, verdict)
 

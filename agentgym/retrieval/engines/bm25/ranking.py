@@ -84,7 +84,9 @@ class NumpyRanker:
         self._whole: tuple[Documents, npt.NDArray[np.float32]] | None = None
         if 0 < len(postings.documents) <= SMALL and _ascending(postings.starts):
             everything = Term(0, len(postings.windows), 0, len(postings.documents), np.float32(0), 0.0)
-            self._whole = self._unpack(everything)
+            documents, parts = self._unpack(everything)
+            if int(documents.max()) < self._count:  # of a damaged index, each term is looked at by itself
+                self._whole = documents, parts
 
     def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
         """Return the best ``k`` documents of each query."""
