@@ -1,5 +1,6 @@
 """The walk from a recipe to the learner: how many modules a reader passes through."""
 
+import gc
 import inspect
 import sys
 
@@ -33,15 +34,19 @@ def test_a_recipe_reaches_the_learner_within_a_few_modules(monkeypatch, tmp_path
 
     monkeypatch.setattr(Learner, "__init__", reached)
     words = ["train", "gigpo", "--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m", "--preset", "paper"]
+    # What other tests left, a suspended generator for one, is closed before or after, never within.
+    gc.collect()
+    gc.disable()
     sys.setprofile(note)
     try:
         with pytest.raises(Reached):
             main([*words, "--out", str(tmp_path / "run")])
     finally:
         sys.setprofile(None)
+        gc.enable()
     passed = {name for name in stack if name.startswith("agentgym")}
     assert {"agentgym.cli.train", "agentgym.training.run", "agentgym.training.setup"} <= passed
-    assert len(passed) <= MAX_ON_STACK, sorted(passed)
+    assert len(passed) <= MAX_ON_STACK, "\n".join(sorted(passed))
     began = entered.index(("agentgym.cli.train", "run"))
     rooms = {name for name, _ in entered[began:] if name.startswith(TRAINER)}
-    assert len(rooms) <= MAX_ENTERED, sorted(rooms)
+    assert len(rooms) <= MAX_ENTERED, "\n".join(sorted(rooms))
