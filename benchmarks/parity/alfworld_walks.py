@@ -46,7 +46,8 @@ def covering_walk(scout: Scout) -> Walker:
     name = re.compile("|".join(map(re.escape, names)))
 
     def form(state: int, command: str) -> tuple[str, str]:
-        operation = scout.game.choices(state).operations[command]
+        operation = scout.game.find(scout.game.choices(state), command)
+        assert operation is not None
         sentence = scout.game.feedback(operation, scout.game.apply(state, operation))
         return operation.schema, re.sub(r"(a _, )+", "a _, ", name.sub("_", sentence))
 

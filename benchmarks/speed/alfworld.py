@@ -78,8 +78,9 @@ def engine_steps(tasks: list[Task]) -> Run:
         game, hasher = next(turns)
         state = game.initial
         for draw in rng.random(STEPS).tolist():
-            commands, operations = game.choices(state)
-            operation = operations[commands[int(draw * len(commands))]]
+            choices = game.choices(state)
+            operation = game.find(choices, choices.commands[int(draw * len(choices.commands))])
+            assert operation is not None
             state = game.apply(state, operation)
             game.feedback(operation, state)
             hasher.hash(canonical(game.physical(state)), game.won(state))

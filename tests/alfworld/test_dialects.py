@@ -40,7 +40,7 @@ def test_the_sentence_of_the_task_stays(published):
     assert game.intro() == "A new evening.\nHere: a mug 2.\n\nYour task is to: warm a mug."
     commands = game.choices(game.initial).commands
     assert "walk to chest 1" in commands
-    state = game.apply(game.initial, game.choices(game.initial).operations["walk to shelf 1"])
+    state = game.apply(game.initial, game.operations(game.initial)["walk to shelf 1"])
     assert "take anvil 1 from shelf 1" in game.choices(state).commands  # the other domain's rule
     assert text.problem == PROBLEM
 

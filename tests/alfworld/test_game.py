@@ -18,7 +18,7 @@ def play(*commands, game=COTTAGE):
     """Return the state after some commands, and the answer to the last one."""
     state, answer = game.initial, game.intro()
     for command in commands:
-        operation = game.choices(state).operations[command]
+        operation = game.operations(state)[command]
         state = game.apply(state, operation)
         answer = game.feedback(operation, state)
     return state, answer
@@ -176,9 +176,9 @@ def wander(game, seed):
     state = game.initial
     game.intro()
     for _ in range(4):
-        commands, operations = game.choices(state)
-        if not commands:
+        operations = list(game.operations(state).values())
+        if not operations:
             break
-        operation = operations[commands[seed % len(commands)]]
+        operation = operations[seed % len(operations)]
         state = game.apply(state, operation)
         game.feedback(operation, state)

@@ -31,7 +31,7 @@ def commands(plan):
 def replay(game, state, plan):
     """Play a plan by its commands; return the state it ends in."""
     for operation in plan.operations:
-        state = game.apply(state, game.choices(state).operations[operation.command])
+        state = game.apply(state, game.operations(state)[operation.command])
     return state
 
 
@@ -42,7 +42,7 @@ def distances(game):
     queue = deque(states.values())
     while queue:
         state = queue.popleft()
-        for operation in game.choices(state).operations.values():
+        for operation in game.operations(state).values():
             after = game.apply(state, operation)
             sources.setdefault(after & truth, []).append(state & truth)
             if after & truth not in states:
@@ -305,7 +305,7 @@ def test_a_dead_end_has_no_plan():
     game = world("(in key c)", roads="ab ac")
     state = game.initial
     for step in ("take key a", "go a b"):
-        operations = game.choices(state).operations.values()
+        operations = game.operations(state).values()
         state = game.apply(state, next(o for o in operations if named([o]) == [step]))
     assert Relaxation(planning_task(game)).bound(state).steps < HOPELESS  # as if one could always go
     assert Planner(game).solve(state) is None
@@ -347,7 +347,7 @@ def wander(game, seed):
     draws = TurnRng(seed, turn=0)
     state = game.initial
     for _ in range(draws.below(200)):
-        operations = game.choices(state).operations
+        operations = game.operations(state)
         after = game.apply(state, operations[sorted(operations)[draws.below(len(operations))]])
         if not game.won(after):
             state = after

@@ -46,7 +46,7 @@ def test_everything_that_applies_is_an_operator_and_the_other_way_round():
     seen, queue = {game.initial}, [game.initial]
     while queue and len(seen) < 300:
         state = queue.pop(0)
-        found = game.choices(state).operations
+        found = game.operations(state)
         able = set()
         for (schema, objects), tests in operators.items():
             for needs, forbids in tests:

@@ -168,7 +168,7 @@ class ALFWorldEnv(AgentEnv[str]):
 
     def _apply(self, action: str) -> Outcome:
         command = action.strip()
-        operation = self._choices.operations.get(command)
+        operation = self._game.find(self._choices, command)
         if operation is None or (command == HELP and not self.show_help):
             return Outcome(0.0, valid=False)
         place, moved = trace(command, self._scene.hands(self._bits))

@@ -78,7 +78,7 @@ def _keep(key: tuple[GameSource, str], scene: Scene) -> None:
         _recent.move_to_end(key)
         return
     _recent[key] = scene
-    room = ATOMS_KEPT - sum(kept.game.planes.width for kept in _recent.values())
+    room = ATOMS_KEPT - sum([kept.game.planes.width for kept in _recent.values()])
     while room < 0 and len(_recent) > 1:
         _, dropped = _recent.popitem(last=False)
         room += dropped.game.planes.width

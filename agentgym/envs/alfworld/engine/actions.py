@@ -20,9 +20,6 @@ from agentgym.errors import UsageError
 Masks: TypeAlias = Sequence[tuple[int, int]]
 """Alternatives of (bits that must be set, bits that must not)."""
 
-Found: TypeAlias = list[tuple[str, tuple[str, ...]]]
-"""Actions and their objects."""
-
 
 class ConditionalEffect(NamedTuple):
     """An effect on one atom that depends on the state."""
@@ -45,14 +42,27 @@ class ActionCode:
 
 
 @dataclass(frozen=True, slots=True)
+class Finder:
+    """What finds the ways to do an action in one disjunct of its precondition."""
+
+    schema: str
+    kinds: tuple[str, ...]
+    """Types that the place's objects must have."""
+    find: Callable[..., None]
+    """``(tables, state, found, *place)``: add the objects of each to ``found``."""
+    is_news: Callable[..., bool]
+    """Of its `ActionCode`."""
+
+
+@dataclass(frozen=True, slots=True)
 class ActionsCode:
     """The generated functions of a domain's actions."""
 
     actions: Mapping[str, ActionCode]
-    fixed: tuple[Callable[..., None], ...]
-    """``(tables, state, found, *place)``: find what depends on nothing but the place."""
-    varying: tuple[Callable[..., None], ...]
-    """Likewise: find what depends on the state."""
+    fixed: tuple[Finder, ...]
+    """For what depends on nothing but the place."""
+    varying: tuple[Finder, ...]
+    """For what depends on the state."""
     looked: Callable[..., int]
     """``(tables, state, *place)``: the bits on which the latter depends."""
 
@@ -100,8 +110,15 @@ def write_actions(
             )
             for k, schema in enumerate(domain.schemas)
         }
-        functions = [tuple(namespace[rule.name] for rule in some) for some in (fixed, varying)]
-        return ActionsCode(actions, functions[0], functions[1], namespace["looked_at"])
+        finders = [
+            tuple(
+                Finder(name, writer.place_kinds(rule), namespace[rule.name], actions[name].is_news)
+                for rule in some
+                for name in (rule.schema.name,)
+            )
+            for some in (fixed, varying)
+        ]
+        return ActionsCode(actions, finders[0], finders[1], namespace["looked_at"])
 
     return writer.source.text(), collect
 
@@ -135,14 +152,19 @@ class _ActionWriter:
         query.used.update(self.place)
         return query
 
-    def stand(self, query: QueryWriter, rule: _Rule) -> None:
-        """Bind a rule's conditions on the place."""
+    def place_kinds(self, rule: _Rule) -> tuple[str, ...]:
+        """Return the types of the objects that the place stands for in a rule."""
+        arguments = rule.place.arguments if rule.place else ()
+        return tuple(rule.kinds[x] if x[0] == "?" else ROOT for x in arguments)
+
+    def stand(self, query: QueryWriter, rule: _Rule, *, checked: bool = False) -> None:
+        """Bind a rule's conditions on the place; ``checked``: its objects have their types."""
         for argument, name in zip(rule.place.arguments if rule.place else (), self.place, strict=False):
             if query.known(argument):
                 self.source.line(f"if {name} == {query.value(argument)}:", deeper=True)
                 continue
             query.bound[argument] = name
-            if query.kinds[argument] != ROOT:
+            if query.kinds[argument] != ROOT and not checked:
                 self.source.line(f"if {name} in t.sets.get({query.kinds[argument]!r}, ()):", deeper=True)
 
     def head(self, name: str, arguments: Sequence[str], about: str) -> None:
@@ -154,13 +176,14 @@ class _ActionWriter:
         """Write the search for the objects of an action that applies in a state."""
         self.head(rule.name, ["t", "state", "found", *self.place], rule.schema.name)
         query = self.query(rule.kinds, QueryMode.STATE)
-        self.stand(query, rule)
-        query.conjunction(rule.rest)
+        self.stand(query, rule, checked=True)
+        # from the place outwards: of literals that leave as much open, those first that it is in
+        query.conjunction(sorted(rule.rest, key=lambda x: not any(map(query.known, x.arguments))))
         for variable in rule.kinds:
             if not query.known(variable):
                 query.every(variable)
         objects = "".join(query.value(name) + ", " for name, _ in rule.schema.parameters)
-        self.source.line(f"found.append(({rule.schema.name!r}, ({objects})))")
+        self.source.line(f"found.append(({objects}))")
 
     def write_looked(self, rules: Sequence[_Rule]) -> None:
         self.head("looked_at", ["t", "state", *self.place], "what decides what can be done")

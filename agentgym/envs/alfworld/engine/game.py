@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from agentgym.envs.alfworld.engine.actions import Found
+from agentgym.envs.alfworld.engine.actions import Finder
 from agentgym.envs.alfworld.engine.grounding import GroundProblem, Test, ground, ground_problem
 from agentgym.envs.alfworld.engine.operations import Operation, selectors
 from agentgym.envs.alfworld.engine.pddl import Domain, Fact, Schema, parse_domain, predicates
 from agentgym.envs.alfworld.engine.planes import Planes, union
 from agentgym.envs.alfworld.engine.program import Program, program, split_grammar
+from agentgym.envs.alfworld.engine.queries import ROOT
 from agentgym.envs.alfworld.engine.sentences import Sentence
 from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.envs.alfworld.engine.vocabulary import display_names
@@ -28,13 +30,17 @@ MEMO_LIMIT = 512
 """States of a place whose choices are remembered; then the memory starts afresh."""
 
 
+Action: TypeAlias = tuple[str, tuple[str, ...]]
+"""An action's name and its objects."""
+
+
 class Choices(NamedTuple):
     """Applicable actions of a state."""
 
     commands: tuple[str, ...]
     """Sorted."""
-    operations: Mapping[str, Operation]
-    """By command."""
+    actions: dict[str, Action | Operation]
+    """By command; those that `Game.find` was asked for are operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,10 @@ class _Place:
 
     arguments: tuple[str, ...]
     """Of the selector's atom."""
-    fixed: dict[str, Operation]
+    fixed: dict[str, Action | Operation]
     """What can be done there in any state, by command."""
+    varying: tuple[Finder, ...]
+    """What finds the rest."""
     looked: int
     """Bits on which the rest depends."""
     memo: dict[int, Choices]
@@ -97,6 +105,19 @@ class Game:
                 place.memo.clear()
             found = place.memo[key] = self._choose(place, state)
         return found
+
+    def find(self, choices: Choices, command: str) -> Operation | None:
+        """Return what a command does among the choices of a state of this game; None where it is none of them."""
+        found = choices.actions.get(command)
+        if found.__class__ is tuple:
+            found = choices.actions[command] = self._make(*found)
+        return found
+
+    def operations(self, state: int) -> dict[str, Operation]:
+        """Return all that can be done in a state by command, sorted."""
+        choices = self.choices(state)
+        found = ((command, self.find(choices, command)) for command in choices.commands)
+        return {command: operation for command, operation in found if operation}
 
     def apply(self, state: int, operation: Operation) -> int:
         """Return the state after an operation that applies."""
@@ -175,15 +196,40 @@ class Game:
 
     def operation(self, schema: str, objects: tuple[str, ...]) -> Operation | None:
         """Return an action done with certain objects; None where that changes nothing."""
+        return self._make(schema, objects) if self._is_news(schema, objects) else None
+
+    def _make(self, schema: str, objects: tuple[str, ...]) -> Operation:
         key = (schema, objects)
-        if key in self._operations:
-            return self._operations[key]
-        command = self.program.texts.commands[schema](self._tables, 0, *objects)
-        # rooms have much the same commands: one string does for all games
-        code = self.program.code.actions[schema]
-        operation = Operation(intern(command), schema, objects, code, self._tables, self.planes)
-        found = self._operations[key] = operation if operation.is_news() else None
+        found = self._operations.get(key)
+        if found is None:
+            code = self.program.code.actions[schema]
+            command = self._command(schema, objects)
+            found = self._operations[key] = Operation(
+                command, schema, objects, code, self._tables, self.planes
+            )
         return found
+
+    def _is_news(self, schema: str, objects: tuple[str, ...]) -> bool:
+        """Return whether an action does anything that its precondition does not grant.
+
+        The real engine's translator drops effects that are granted, and actions left without effects.
+        """
+        if self.program.code.actions[schema].is_news(*objects):
+            return True
+        known = self._news.get((schema, objects))
+        if known is None:
+            known = self._news[schema, objects] = self._make(schema, objects).is_news()
+        return known
+
+    def _command(self, schema: str, objects: tuple[str, ...]) -> str:
+        code = self.program.texts.commands[schema]
+        key = code.key(objects)
+        command = self._commands[schema].get(key)
+        if command is None:
+            chosen = [objects[k] for k in code.chosen]
+            # rooms have much the same commands: one string does for all games
+            command = self._commands[schema][key] = intern(code.say(self._tables, 0, *chosen))
+        return command
 
     # ---- tables and memories -----------------------------------------------------------------
 
@@ -199,46 +245,72 @@ class Game:
         names = display_names(grounded.mentioned())
         self._tables = AtomTables(planes, grounded.objects, names, task, shared.indexes)
         self._goal = tuple(shared.masks(grounded.goal, self._tables, grounded.objects))
-        history = HISTORY - shared.domain.tested - set(predicates(grounded.goal))
-        self._physical = planes.mask(f for f in planes.fluents if f[0] not in history)
+        history = HISTORY - shared.tested - set(predicates(grounded.goal))
+        self._physical = planes.mask(planes.blocks.keys() - history)
         self._physical_bytes = (planes.width + 7) // 8
-        self._atoms_at = {bit: f[1:] for f, bit in planes.truth.items() if f[0] == shared.selector}
+        at = zip(planes.bits(shared.selector), planes.atoms(shared.selector), strict=True)
+        self._atoms_at = {bit: fact[1:] for bit, fact in at}
         self._selector = union(self._atoms_at)
         self._places: dict[int, _Place] = {}
-        self._operations: dict[tuple[str, tuple[str, ...]], Operation | None] = {}
-        self._sentences: dict[tuple[str, tuple[str, ...]], Sentence] = {}
+        self._operations: dict[Action, Operation] = {}
+        self._news: dict[Action, bool] = {}
+        """Of actions of which their objects alone do not say it."""
+        self._commands: dict[str, dict[Any, str]] = defaultdict(dict)
+        """By action, and what `TextCode.key` takes of its objects."""
+        self._sentences: dict[tuple[str, Any], Sentence] = {}
+        """Likewise."""
 
     def _visit(self, at: int, state: int) -> _Place:
         """Find the actions that always apply in a place, and the conditions of the rest."""
         code, arguments = self.program.code, self._atoms_at.get(at, ())
-        found: Found = []
-        for find in code.fixed:
-            find(self._tables, state, found, *arguments)
+        fixed, varying = (
+            tuple([finder for finder in some if self._fits(finder.kinds, arguments)])
+            for some in (code.fixed, code.varying)
+        )
         looked = code.looked(self._tables, state, *arguments) & ~self._selector
-        return _Place(arguments, self._by_command(found), looked, {})
+        return _Place(arguments, self._by_command(fixed, state, arguments), varying, looked, {})
+
+    def _fits(self, kinds: Sequence[str], arguments: Sequence[str]) -> bool:
+        """Return whether objects are of types."""
+        sets = self._tables.sets
+        pairs = zip(kinds, arguments, strict=False)  # a rule may need no place
+        return all([kind == ROOT or name in sets.get(kind, ()) for kind, name in pairs])
 
     def _choose(self, place: _Place, state: int) -> Choices:
-        found: Found = []
-        for find in self.program.code.varying:
-            find(self._tables, state, found, *place.arguments)
-        operations = place.fixed | self._by_command(found)
-        return Choices(tuple(sorted(operations)), operations)
+        actions = place.fixed | self._by_command(place.varying, state, place.arguments)
+        return Choices(tuple(sorted(actions)), actions)
 
-    def _by_command(self, found: Found) -> dict[str, Operation]:
-        operations: dict[str, Operation] = {}
-        for schema, objects in found:
-            operation = self.operation(schema, objects)
-            if operation is not None:
-                operations.setdefault(operation.command, operation)
-        return operations
+    def _by_command(
+        self, finders: Iterable[Finder], state: int, place: tuple[str, ...]
+    ) -> dict[str, Action | Operation]:
+        """Return what applies in a state by command; of equal commands the first."""
+        actions: dict[str, Action | Operation] = {}
+        tables, found = self._tables, []
+        for finder in finders:
+            finder.find(tables, state, found, *place)
+            if not found:
+                continue
+            schema, is_news, key = (
+                finder.schema,
+                finder.is_news,
+                self.program.texts.commands[finder.schema].key,
+            )
+            commands = self._commands[schema]
+            for objects in found:
+                if is_news(*objects) or self._is_news(schema, objects):
+                    command = commands.get(key(objects)) or self._command(schema, objects)
+                    if command not in actions:
+                        actions[command] = (schema, objects)
+            found.clear()
+        return actions
 
     def _sentence(self, operation: Operation) -> Sentence:
         """Return the sentence of an operation; operations that cannot differ in it share one."""
         code = self.program.texts.feedbacks[operation.schema]
-        objects = tuple([operation.objects[k] for k in code.chosen])
-        key = (operation.schema, objects)
+        key = (operation.schema, code.key(operation.objects))
         sentence = self._sentences.get(key)
         if sentence is None:
+            objects = tuple([operation.objects[k] for k in code.chosen])
             sentence = self._sentences[key] = Sentence(code, self._tables, objects, self._selector)
         return sentence
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from agentgym.envs.alfworld.engine.actions import ActionCode, ConditionalEffect
+from agentgym.envs.alfworld.engine.actions import ActionCode, ConditionalEffect, Masks
 from agentgym.envs.alfworld.engine.grounding import disjuncts
 from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Domain, Effect, Schema
 from agentgym.envs.alfworld.engine.planes import Planes
@@ -54,15 +53,10 @@ class Operation:
         return tuple(dict.fromkeys((needs | forbids, needs) for needs, forbids in masks))
 
     def is_news(self) -> bool:
-        """Return whether it does anything that its precondition does not grant.
-
-        The real engine's translator drops effects that are granted, and actions left without effects.
-        """
-        if self._code.is_news(*self.objects):
-            return True
-        tests = self.tests
-        adds, deletes, maybe = self._effects(tests)
-        return bool(tests and (adds & ~_known(tests)[0] or deletes or maybe))
+        """Return whether it does anything that its precondition does not grant."""
+        masks = self._code.tests(self._tables, *self.objects)
+        adds, deletes, maybe = self._effects(masks)
+        return bool(masks and (adds & ~_known(masks)[0] or deletes or maybe))
 
     def __getattr__(self, name: str) -> Change:
         """Compile what is not there yet."""
@@ -72,18 +66,19 @@ class Operation:
         return self.change
 
     def _compile_change(self) -> Change:
-        adds, deletes, maybe = self._effects(self.tests)
+        adds, deletes, maybe = self._effects(self._code.tests(self._tables, *self.objects))
         keep, became = self._planes.change(adds, deletes)
-        if maybe:
-            appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
-            keep, became = keep & ~(appear | vanish), became & ~vanish | appear
+        if not maybe:
+            return Change(keep, became, ())
+        appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
+        keep, became = keep & ~(appear | vanish), became & ~vanish | appear
         conditional = (self._condition(effect, masks) for effect in maybe for masks in effect.tests)
         return Change(keep, became, tuple(conditional))
 
-    def _effects(self, tests: Sequence[tuple[int, int]]) -> tuple[int, int, list[ConditionalEffect]]:
+    def _effects(self, masks: Masks) -> tuple[int, int, list[ConditionalEffect]]:
         """Return the bits added, the bits deleted that may be set, and what depends on the state."""
         adds, deletes, maybe = self._code.effects(self._tables, *self.objects)
-        return adds, deletes & ~adds & ~_known(tests)[1], maybe
+        return adds, deletes & ~adds & ~_known(masks)[1], maybe
 
     def _condition(self, effect: ConditionalEffect, masks: tuple[int, int]) -> tuple[int, int, int, int]:
         """Return (bits looked at, bits set of these, keep, set) on the plane of truth."""
@@ -114,10 +109,10 @@ def _exchanges(schema: Schema, predicate: str) -> bool:
     return all(needed in literals for _, literals in disjuncts(schema.precondition, None))
 
 
-def _known(masks: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the bits that every test requires to be set, and to be clear."""
+def _known(masks: Masks) -> tuple[int, int]:
+    """Return the bits that every way to meet a precondition requires to be set, and to be clear."""
     granted = denied = -1
-    for looked_at, wanted in masks:
-        granted &= wanted
-        denied &= looked_at & ~wanted
+    for needs, forbids in masks:
+        granted &= needs
+        denied &= forbids
     return granted, denied

@@ -99,6 +99,12 @@ class Domain:
         return frozenset(effect.literal.predicate for schema in self.schemas for effect in schema.effects)
 
     @property
+    def doubtful(self) -> frozenset[str]:
+        """Predicates with conditional effects."""
+        effects = (effect for schema in self.schemas for effect in schema.effects)
+        return frozenset(effect.literal.predicate for effect in effects if effect.condition != TRUE)
+
+    @property
     def tested(self) -> frozenset[str]:
         """Predicates that some action depends on."""
         conditions = [schema.precondition for schema in self.schemas]

@@ -10,9 +10,19 @@ atom is not the truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
-from agentgym.envs.alfworld.engine.pddl import TRUE, Domain, Fact
+from agentgym.envs.alfworld.engine.pddl import Domain, Fact
+
+Plane: TypeAlias = Literal["truth", "shown", "negated"]
+
+SHARED = 1 << 14
+"""Bits that all games share: together they take 17 MB."""
+
+_shared: list[int] = []
+"""``1 << i`` at i, as far as a game has asked."""
 
 
 class Planes:
@@ -26,6 +36,8 @@ class Planes:
     """Fluent atom -> its bit of the first plane."""
     shown: Mapping[Fact, int]
     """Fluent atom -> the bit that the grammar reads."""
+    blocks: Mapping[str, slice]
+    """Predicate -> where its atoms are among the fluents."""
     width: int
     """Bits of a plane: a negated atom's bit lies this much to the left of the atom's."""
     every: int
@@ -35,10 +47,13 @@ class Planes:
         """Give every fluent atom its bits; ``fluents`` are sorted."""
         self.fluents, self.static = fluents, static
         self.width = width = len(self.fluents)
-        self.truth = {fact: 1 << i for i, fact in enumerate(self.fluents)}
-        unsure = {e.literal.predicate for s in domain.schemas for e in s.effects if e.condition != TRUE}
-        doubtful = [fact for fact in self.fluents if fact[0] in unsure]
-        self.shown = {**self.truth, **{fact: 1 << 2 * width + i for i, fact in enumerate(doubtful)}}
+        self.blocks = _blocks(fluents)
+        self._bits = _powers(2 * width)
+        self.truth = dict(zip(fluents, self._bits, strict=False))
+        doubtful = [fact for name in sorted(domain.doubtful) for fact in self.atoms(name)]
+        self.shown = self.truth
+        if doubtful:
+            self.shown = {**self.truth, **{fact: 1 << 2 * width + i for i, fact in enumerate(doubtful)}}
         self._doubtful = [(self.truth[fact], self.shown[fact]) for fact in doubtful]
         self.every = (1 << 2 * width + len(doubtful)) - 1
 
@@ -46,9 +61,22 @@ class Planes:
         """Return the state in which ``init`` holds and nothing has been deleted."""
         return union(self.truth[fact] | self.shown[fact] for fact in init if fact in self.truth)
 
-    def mask(self, facts: Iterable[Fact]) -> int:
-        """Return the bits of the truth of fluent atoms."""
-        return union(self.truth[fact] for fact in facts)
+    def atoms(self, predicate: str) -> Sequence[Fact]:
+        """Return a predicate's atoms that can change, sorted."""
+        return self.fluents[self.blocks.get(predicate, _NOWHERE)]
+
+    def bits(self, predicate: str, plane: Plane = "truth") -> Sequence[int]:
+        """Return the bits of `atoms` in a plane."""
+        if plane == "shown":
+            return [self.shown[fact] for fact in self.atoms(predicate)]
+        block = self.blocks.get(predicate, _NOWHERE)
+        shift = self.width if plane == "negated" else 0
+        return self._bits[block.start + shift : block.stop + shift]
+
+    def mask(self, predicates: Iterable[str]) -> int:
+        """Return the bits of the truth of predicates' atoms."""
+        blocks = (self.blocks[name] for name in predicates)
+        return union((1 << block.stop) - (1 << block.start) for block in blocks)
 
     def facts(self, state: int) -> set[Fact]:
         """Return every fact of a state as the real engine lists them."""
@@ -79,6 +107,29 @@ class Planes:
             new, old = (shown, negated) if positive else (negated, shown)
             appear, vanish = (appear | new) & ~old, (vanish | old) & ~new
         return appear, vanish
+
+
+_NOWHERE = slice(0, 0)
+
+
+def _blocks(facts: Sequence[Fact]) -> dict[str, slice]:
+    """Return where each predicate's facts are among sorted ones."""
+    blocks: dict[str, slice] = {}
+    at = 0
+    while at < len(facts):
+        name = facts[at][0]
+        end = bisect_left(facts, (f"{name}\0",), at)
+        blocks[name] = slice(at, end)
+        at = end
+    return blocks
+
+
+def _powers(count: int) -> list[int]:
+    """Return at least the first ``count`` powers of two; equal numbers are one object as far as `SHARED`."""
+    if count > SHARED:
+        return [1 << i for i in range(count)]
+    _shared.extend([1 << i for i in range(len(_shared), count)])
+    return _shared
 
 
 def union(masks: Iterable[int]) -> int:

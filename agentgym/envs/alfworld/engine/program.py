@@ -75,6 +75,7 @@ class Program:
         self.indexes: list[AtomIndex] = []
         """What the numbers of a game's tables stand for."""
         self._numbers: dict[AtomIndex, int] = {}
+        self._doubtful, self.tested = domain.doubtful, domain.tested
         self._conditions: dict[object, ConditionCode] = {}
         self.grammar = parse_grammar(grammar)
         check_grammar(self.grammar, domain)
@@ -89,6 +90,8 @@ class Program:
 
     def number(self, index: AtomIndex) -> int:
         """Return the number of a table."""
+        if index.plane == "shown" and index.predicate not in self._doubtful:
+            index = index._replace(plane="truth")  # the bits are the same
         found = self._numbers.get(index)
         if found is None:
             found = self._numbers[index] = len(self.indexes)

@@ -50,9 +50,8 @@ class Scene:
         self._standing: dict[int, Status] = {}
         self._hands: dict[int, str] = {}
         truth, names = game.planes.truth, game.names
-        self._held = {
-            bit.bit_length() - 1: (names[fact[2]], fact[2]) for fact, bit in truth.items() if fact[0] == HOLDS
-        }
+        held = zip(game.planes.bits(HOLDS), game.planes.atoms(HOLDS), strict=True)
+        self._held = {bit.bit_length() - 1: (names[fact[2]], fact[2]) for bit, fact in held}
         self._states = {
             thing: [(truth[kind, thing], word) for kind, word in TREATED.items() if (kind, thing) in truth]
             for _, thing in self._held.values()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from agentgym.envs.alfworld.engine.grammar import (
@@ -58,6 +59,8 @@ class TextCode:
     """``(tables, state, *objects)``: the bits it looks at; None where it looks at none."""
     chosen: tuple[int, ...]
     """Which of an action's objects it depends on."""
+    key: Callable[[tuple[str, ...]], Any]
+    """Takes these of them."""
 
 
 class Sentence:
@@ -97,8 +100,8 @@ class SentencesCode:
 
     intro: Callable[..., str]
     task: Callable[..., str]
-    commands: Mapping[str, Callable[..., str]]
-    """By action; ``(tables, state, *objects)``."""
+    commands: Mapping[str, TextCode]
+    """By action; they look at no bits."""
     feedbacks: Mapping[str, TextCode]
     """By action."""
 
@@ -114,27 +117,33 @@ def write_sentences(
     writer = _TextWriter(grammar, domain, selector, indexes, own_task)
     writer.write_text(INTRO, f"#{INTRO}#", ())
     writer.write_text(TASK, f"#{TASK}#", ())
-    looks: dict[str, tuple[bool, tuple[int, ...]]] = {}
+    looks: dict[str, tuple[bool, tuple[int, ...], tuple[int, ...]]] = {}
     for k, schema in enumerate(domain.schemas):
         scope = tuple(f"?{name.lstrip('?')}:{kind}" for name, kind in schema.parameters)
         words = grammar.actions[schema.name]
-        writer.write_text(f"command_{k}", words.template, scope)
+        named = writer.needed(words.template, scope)
+        writer.write_text(f"command_{k}", words.template, named)
         needed = writer.needed(words.feedback, scope)
         writer.write_text(f"say_{k}", words.feedback, needed)
-        chosen = tuple(scope.index(variable) for variable in needed)
-        looks[schema.name] = (writer.write_look(f"look_{k}", words.feedback, needed), chosen)
+        chosen = [tuple(map(scope.index, variables)) for variables in (named, needed)]
+        looks[schema.name] = (writer.write_look(f"look_{k}", words.feedback, needed), chosen[0], chosen[1])
 
     def collect(names: Mapping[str, Any]) -> SentencesCode:
         commands, feedbacks = {}, {}
         for k, schema in enumerate(domain.schemas):
-            commands[schema.name] = names[f"command_{k}"]
-            looked, chosen = looks[schema.name]
+            looked, named, chosen = looks[schema.name]
+            commands[schema.name] = TextCode(names[f"command_{k}"], None, named, _key(named))
             feedbacks[schema.name] = TextCode(
-                names[f"say_{k}"], names[f"look_{k}"] if looked else None, chosen
+                names[f"say_{k}"], names[f"look_{k}"] if looked else None, chosen, _key(chosen)
             )
         return SentencesCode(names[INTRO], names[TASK], commands, feedbacks)
 
     return writer.source.text(), collect
+
+
+def _key(places: Sequence[int]) -> Callable[[tuple[str, ...]], Any]:
+    """Return what tells actions apart by some of their objects."""
+    return itemgetter(*places) if places else lambda objects: ()
 
 
 def no_production(rule: str) -> NoReturn:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from operator import itemgetter
 from typing import Any, TypeAlias
 
 from agentgym.envs.alfworld.engine.grounding import Objects
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.planes import Planes
-from agentgym.envs.alfworld.engine.queries import ROOT, AtomIndex, Plane
+from agentgym.envs.alfworld.engine.queries import ROOT, AtomIndex
 from agentgym.errors import UsageError
 
 Table: TypeAlias = Mapping[Any, Any]
@@ -33,7 +34,6 @@ class AtomTables(dict[int, Table]):
     """The tables of one game, each made when it is first read: ``tables[number]``."""
 
     __slots__ = (
-        "_changing_atoms",
         "_indexes",
         "_planes",
         "_static_atoms",
@@ -68,7 +68,6 @@ class AtomTables(dict[int, Table]):
         self.members, self.sets, self.types = objects.members, objects.sets, objects.type_of
         self.names, self.task = Names(names), task
         self._static_atoms: dict[str, list[Fact]] | None = None
-        self._changing_atoms: dict[str, list[Fact]] | None = None
 
     def __missing__(self, number: int) -> Table:
         """Make a table."""
@@ -78,48 +77,42 @@ class AtomTables(dict[int, Table]):
         return found
 
     def _static(self, index: AtomIndex) -> Table:
+        if self._static_atoms is None:
+            self._static_atoms = _grouped(self.static)
+        facts = sorted(self._static_atoms.get(index.predicate, ()))
         table: dict[Any, list[Any]] = defaultdict(list)
-        for key, row, _ in self._split(index):
+        for key, row, _ in self._split(index, facts, [0] * len(facts)):
             table[key].append(row)
         return dict(table)
 
     def _changing(self, index: AtomIndex) -> Table:
         masks: dict[Any, int] = defaultdict(int)
         rows: dict[Any, dict[int, Any]] = defaultdict(dict)
-        for key, row, bit in self._split(index):
+        plane, predicate = index.plane, index.predicate
+        assert plane != "static"
+        atoms, bits = self._planes.atoms(predicate), self._planes.bits(predicate, plane)
+        for key, row, bit in self._split(index, atoms, bits):
             masks[key] |= bit
             rows[key][bit] = row
         return {key: (mask, rows[key]) for key, mask in masks.items()}
 
-    def _split(self, index: AtomIndex) -> Iterable[tuple[Any, Any, int]]:
+    def _split(
+        self, index: AtomIndex, facts: Sequence[Fact], bits: Sequence[int]
+    ) -> Iterable[tuple[Any, Any, int]]:
         """Return each atom as (what it is looked up by, the other arguments, its bit)."""
-        atoms = self._atoms(index.predicate, index.plane)
-        if not atoms:
+        if not facts:
             return ()
-        free = [i for i in range(1, len(atoms[0][0])) if i not in index.bound]
+        free = [i for i in range(1, len(facts[0])) if i not in index.bound]
         for position, kind in zip(free, index.kinds, strict=True):
             if kind != ROOT:
                 fitting = self.sets.get(kind, frozenset())
-                atoms = [atom for atom in atoms if atom[0][position] in fitting]
-        facts = [fact for fact, _ in atoms]
-        return zip(
-            _columns(facts, index.bound), _columns(facts, free), [bit for _, bit in atoms], strict=True
-        )
-
-    def _atoms(self, predicate: str, plane: Plane) -> list[tuple[Fact, int]]:
-        """Return a predicate's atoms, sorted, with their bits."""
-        if plane == "static":
-            if self._static_atoms is None:
-                self._static_atoms = _grouped(self.static)
-            return [(fact, 0) for fact in sorted(self._static_atoms.get(predicate, ()))]
-        if self._changing_atoms is None:
-            self._changing_atoms = _grouped(self.truth)
-        bits = self.shown if plane == "shown" else self.truth
-        shift = self.width if plane == "negated" else 0
-        return [(fact, bits[fact] << shift) for fact in self._changing_atoms.get(predicate, ())]
+                fits = [fact[position] in fitting for fact in facts]
+                if not all(fits):
+                    facts, bits = list(compress(facts, fits)), list(compress(bits, fits))
+        return zip(_columns(facts, index.bound), _columns(facts, free), bits, strict=True)
 
 
-def _columns(facts: list[Fact], places: Sequence[int]) -> Iterable[Any]:
+def _columns(facts: Sequence[Fact], places: Sequence[int]) -> Iterable[Any]:
     """Return of each fact the argument at a place, or the tuple of those at several."""
     return map(itemgetter(*places), facts) if places else [()] * len(facts)
 

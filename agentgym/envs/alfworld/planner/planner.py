@@ -75,7 +75,7 @@ class Planner:
             aims = {name for names in objects[k : k + 2] for name in names}
             fitting = [
                 operation
-                for _, operation in sorted(self._game.choices(state).operations.items())
+                for operation in self._game.operations(state).values()
                 if not (self._game.apply(state, operation) ^ stop.state) & mask
             ]
             if not fitting:
