@@ -107,9 +107,9 @@ class Game:
         return found
 
     def find(self, choices: Choices, command: str) -> Operation | None:
-        """Return what a command does among the choices of a state of this game; None where it is none of them."""
+        """Return what a command does where a state leaves these choices; None where it is none of them."""
         found = choices.actions.get(command)
-        if found.__class__ is tuple:
+        if isinstance(found, tuple):
             found = choices.actions[command] = self._make(*found)
         return found
 
@@ -274,7 +274,7 @@ class Game:
         """Return whether objects are of types."""
         sets = self._tables.sets
         pairs = zip(kinds, arguments, strict=False)  # a rule may need no place
-        return all([kind == ROOT or name in sets.get(kind, ()) for kind, name in pairs])
+        return all(kind == ROOT or name in sets.get(kind, ()) for kind, name in pairs)
 
     def _choose(self, place: _Place, state: int) -> Choices:
         actions = place.fixed | self._by_command(place.varying, state, place.arguments)
@@ -285,17 +285,14 @@ class Game:
     ) -> dict[str, Action | Operation]:
         """Return what applies in a state by command; of equal commands the first."""
         actions: dict[str, Action | Operation] = {}
-        tables, found = self._tables, []
+        tables, texts = self._tables, self.program.texts.commands
+        found: list[tuple[str, ...]] = []
         for finder in finders:
             finder.find(tables, state, found, *place)
             if not found:
                 continue
-            schema, is_news, key = (
-                finder.schema,
-                finder.is_news,
-                self.program.texts.commands[finder.schema].key,
-            )
-            commands = self._commands[schema]
+            schema, is_news = finder.schema, finder.is_news
+            key, commands = texts[schema].key, self._commands[schema]
             for objects in found:
                 if is_news(*objects) or self._is_news(schema, objects):
                     command = commands.get(key(objects)) or self._command(schema, objects)
