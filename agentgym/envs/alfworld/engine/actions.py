@@ -63,6 +63,8 @@ class ActionsCode:
     """For what depends on nothing but the place."""
     varying: tuple[Finder, ...]
     """For what depends on the state."""
+    kinds: frozenset[tuple[str, ...]]
+    """What finders ask of the place's objects."""
     looked: Callable[..., int]
     """``(tables, state, *place)``: the bits on which the latter depends."""
 
@@ -118,7 +120,8 @@ def write_actions(
             )
             for some in (fixed, varying)
         ]
-        return ActionsCode(actions, finders[0], finders[1], namespace["looked_at"])
+        kinds = frozenset(finder.kinds for some in finders for finder in some)
+        return ActionsCode(actions, finders[0], finders[1], kinds, namespace["looked_at"])
 
     return writer.source.text(), collect
 

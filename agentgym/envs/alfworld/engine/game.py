@@ -263,9 +263,9 @@ class Game:
     def _visit(self, at: int, state: int) -> _Place:
         """Find the actions that always apply in a place, and the conditions of the rest."""
         code, arguments = self.program.code, self._atoms_at.get(at, ())
+        fits = {kinds: self._fits(kinds, arguments) for kinds in code.kinds}
         fixed, varying = (
-            tuple([finder for finder in some if self._fits(finder.kinds, arguments)])
-            for some in (code.fixed, code.varying)
+            tuple([finder for finder in some if fits[finder.kinds]]) for some in (code.fixed, code.varying)
         )
         looked = code.looked(self._tables, state, *arguments) & ~self._selector
         return _Place(arguments, self._by_command(fixed, state, arguments), varying, looked, {})

@@ -156,8 +156,8 @@ class _Mentions:
     """Objects and atoms that a text and its rules depend on."""
 
     names: set[str] = field(default_factory=set)
-    kinds: set[str] = field(default_factory=set)
-    """Types of objects that queries look for."""
+    variables: set[str] = field(default_factory=set)
+    """Of queries: ``?name:type``."""
 
 
 class _TextWriter:
@@ -183,7 +183,8 @@ class _TextWriter:
         if found is None:
             found = self.mentioned[text] = _Mentions()
             self.mention(text, found, set())
-        kinds = found.kinds
+        # what the scope binds no query looks for
+        kinds = {_split(variable)[1] for variable in found.variables.difference(scope)}
 
         def matters(variable: str) -> bool:
             name, kind = _split(variable)
@@ -207,7 +208,7 @@ class _TextWriter:
                     self.mention(production.text, found, seen)
             for _, variables in (atom for query in queries if query for atom in parse_query(query)):
                 found.names.update(name for name, _ in variables)
-                found.kinds.update(kind for _, kind in variables)
+                found.variables.update(f"?{name}:{kind}" for name, kind in variables)
 
     # ---- what is said ------------------------------------------------------------------------
 
