@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -223,7 +223,7 @@ class Game:
 
     def _command(self, schema: str, objects: tuple[str, ...]) -> str:
         code = self.program.texts.commands[schema]
-        key = code.key(objects)
+        key = self._keys[schema](objects)
         command = self._commands[schema].get(key)
         if command is None:
             chosen = [objects[k] for k in code.chosen]
@@ -257,6 +257,8 @@ class Game:
         """Of actions of which their objects alone do not say it."""
         self._commands: dict[str, dict[Any, str]] = defaultdict(dict)
         """By action, and what `TextCode.key` takes of its objects."""
+        self._keys = shared.command_keys
+        self._takes: dict[str, Callable[[tuple[str, ...]], Any]] = {}
         self._sentences: dict[tuple[str, Any], Sentence] = {}
         """Likewise."""
 
@@ -285,14 +287,14 @@ class Game:
     ) -> dict[str, Action | Operation]:
         """Return what applies in a state by command; of equal commands the first."""
         actions: dict[str, Action | Operation] = {}
-        tables, texts = self._tables, self.program.texts.commands
+        tables = self._tables
         found: list[tuple[str, ...]] = []
         for finder in finders:
             finder.find(tables, state, found, *place)
             if not found:
                 continue
             schema, is_news = finder.schema, finder.is_news
-            key, commands = texts[schema].key, self._commands[schema]
+            key, commands = self._keys[schema], self._commands[schema]
             for objects in found:
                 if is_news(*objects) or self._is_news(schema, objects):
                     command = commands.get(key(objects)) or self._command(schema, objects)
@@ -304,7 +306,10 @@ class Game:
     def _sentence(self, operation: Operation) -> Sentence:
         """Return the sentence of an operation; operations that cannot differ in it share one."""
         code = self.program.texts.feedbacks[operation.schema]
-        key = (operation.schema, code.key(operation.objects))
+        take = self._takes.get(operation.schema)
+        if take is None:
+            take = self._takes[operation.schema] = code.key(self._tables)
+        key = (operation.schema, take(operation.objects))
         sentence = self._sentences.get(key)
         if sentence is None:
             objects = tuple([operation.objects[k] for k in code.chosen])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TypeAlias
 
 from agentgym.envs.alfworld.engine.actions import ActionCode, ConditionalEffect, Masks
 from agentgym.envs.alfworld.engine.grounding import disjuncts
@@ -11,16 +11,11 @@ from agentgym.envs.alfworld.engine.planes import Planes
 from agentgym.envs.alfworld.engine.sentences import Sentence
 from agentgym.envs.alfworld.engine.tables import AtomTables
 
+Condition: TypeAlias = tuple[int, int, int, int]
+"""(bits looked at, bits set of these, keep, set), tested on the state before the action."""
 
-class Change(NamedTuple):
-    """Effect of an action on the bits of a state."""
-
-    keep: int
-    """Bits that survive."""
-    set: int
-    """Bits that become set."""
-    conditional: tuple[tuple[int, int, int, int], ...]
-    """(bits looked at, bits set of these, keep, set), tested on the state before the action."""
+Change: TypeAlias = tuple[int, int, tuple[Condition, ...]]
+"""Effect of an action on the bits of a state: those that survive, those that become set, and what depends."""
 
 
 class Operation:
@@ -69,18 +64,18 @@ class Operation:
         adds, deletes, maybe = self._effects(self._code.tests(self._tables, *self.objects))
         keep, became = self._planes.change(adds, deletes)
         if not maybe:
-            return Change(keep, became, ())
+            return keep, became, ()
         appear, vanish = self._planes.record((effect.bit, effect.positive) for effect in maybe)
         keep, became = keep & ~(appear | vanish), became & ~vanish | appear
         conditional = (self._condition(effect, masks) for effect in maybe for masks in effect.tests)
-        return Change(keep, became, tuple(conditional))
+        return keep, became, tuple(conditional)
 
     def _effects(self, masks: Masks) -> tuple[int, int, list[ConditionalEffect]]:
         """Return the bits added, the bits deleted that may be set, and what depends on the state."""
         adds, deletes, maybe = self._code.effects(self._tables, *self.objects)
         return adds, deletes & ~adds & ~_known(masks)[1], maybe
 
-    def _condition(self, effect: ConditionalEffect, masks: tuple[int, int]) -> tuple[int, int, int, int]:
+    def _condition(self, effect: ConditionalEffect, masks: tuple[int, int]) -> Condition:
         """Return (bits looked at, bits set of these, keep, set) on the plane of truth."""
         needs, forbids = masks
         every = self._planes.every

@@ -36,8 +36,8 @@ class Planes:
     """Fluent atom -> its bit of the first plane."""
     shown: Mapping[Fact, int]
     """Fluent atom -> the bit that the grammar reads."""
-    blocks: Mapping[str, slice]
-    """Predicate -> where its atoms are among the fluents."""
+    blocks: Mapping[str, tuple[int, int]]
+    """Predicate -> where its atoms are among the fluents, and end."""
     width: int
     """Bits of a plane: a negated atom's bit lies this much to the left of the atom's."""
     every: int
@@ -63,20 +63,21 @@ class Planes:
 
     def atoms(self, predicate: str) -> Sequence[Fact]:
         """Return a predicate's atoms that can change, sorted."""
-        return self.fluents[self.blocks.get(predicate, _NOWHERE)]
+        start, stop = self.blocks.get(predicate, (0, 0))
+        return self.fluents[start:stop]
 
     def bits(self, predicate: str, plane: Plane = "truth") -> Sequence[int]:
         """Return the bits of `atoms` in a plane."""
         if plane == "shown":
             return [self.shown[fact] for fact in self.atoms(predicate)]
-        block = self.blocks.get(predicate, _NOWHERE)
+        start, stop = self.blocks.get(predicate, (0, 0))
         shift = self.width if plane == "negated" else 0
-        return self._bits[block.start + shift : block.stop + shift]
+        return self._bits[start + shift : stop + shift]
 
     def mask(self, predicates: Iterable[str]) -> int:
         """Return the bits of the truth of predicates' atoms."""
         blocks = (self.blocks[name] for name in predicates)
-        return union((1 << block.stop) - (1 << block.start) for block in blocks)
+        return union((1 << stop) - (1 << start) for start, stop in blocks)
 
     def facts(self, state: int) -> set[Fact]:
         """Return every fact of a state as the real engine lists them."""
@@ -109,17 +110,14 @@ class Planes:
         return appear, vanish
 
 
-_NOWHERE = slice(0, 0)
-
-
-def _blocks(facts: Sequence[Fact]) -> dict[str, slice]:
+def _blocks(facts: Sequence[Fact]) -> dict[str, tuple[int, int]]:
     """Return where each predicate's facts are among sorted ones."""
-    blocks: dict[str, slice] = {}
+    blocks: dict[str, tuple[int, int]] = {}
     at = 0
     while at < len(facts):
         name = facts[at][0]
         end = bisect_left(facts, (f"{name}\0",), at)
-        blocks[name] = slice(at, end)
+        blocks[name] = (at, end)
         at = end
     return blocks
 

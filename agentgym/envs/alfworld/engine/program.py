@@ -87,6 +87,7 @@ class Program:
         namespace = compile_source(self.source, names)
         self.code = collect_actions(namespace)
         self.texts = collect_texts(namespace)
+        self.command_keys = {name: code.key() for name, code in self.texts.commands.items()}
 
     def number(self, index: AtomIndex) -> int:
         """Return the number of a table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from agentgym.env import Status
@@ -94,10 +95,14 @@ def trace(command: str, hands: str) -> Trace:
         >>> trace("move cloth 2 to bathtubbasin 1", "cloth 2(cleaned)").moved
         'cloth 2(cleaned) to bathtubbasin 1'
     """
+    went, put = _places(command)
+    return Trace(went, f"{hands} to {put}" if put else "")
+
+
+@lru_cache(MEMO_LIMIT)
+def _places(command: str) -> tuple[str, str]:
+    """Return where a command goes, and where it puts something."""
     if "\n" in command:
-        return Trace("", "")
-    went = _GO.fullmatch(command)
-    if went is not None:
-        return Trace(went["place"], "")
-    put = _PUT.fullmatch(command)
-    return Trace("", "" if put is None else f"{hands} to {put['place']}")
+        return "", ""
+    went, put = _GO.fullmatch(command), _PUT.fullmatch(command)
+    return went["place"] if went else "", put["place"] if put and not went else ""

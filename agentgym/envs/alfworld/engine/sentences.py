@@ -8,6 +8,7 @@ which a `Sentence` remembers what it said.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -45,6 +46,12 @@ INTRO = "intro"
 NEGATED = "not_"
 """Before a predicate: its recorded negation."""
 
+Column: TypeAlias = tuple[str, int]
+"""A predicate, and which of its arguments, from 1."""
+
+Unsure: TypeAlias = tuple[str, tuple[Column, ...]]
+"""The type of a variable that a text does not name, and where queries look for objects other than its."""
+
 MEMO_LIMIT = 512
 """Entries kept in a memory of what was said before; then it starts afresh."""
 
@@ -59,8 +66,17 @@ class TextCode:
     """``(tables, state, *objects)``: the bits it looks at; None where it looks at none."""
     chosen: tuple[int, ...]
     """Which of an action's objects it depends on."""
-    key: Callable[[tuple[str, ...]], Any]
-    """Takes these of them."""
+    unsure: Mapping[int, Unsure]
+    """Those of them that it depends on only in games where such an object can be found."""
+
+    def key(self, tables: AtomTables | None = None) -> Callable[[tuple[str, ...]], Any]:
+        """Return what takes of an action's objects those that it depends on, in a game."""
+        places = [k for k in self.chosen if k not in self.unsure or tables is None or self._meets(k, tables)]
+        return itemgetter(*places) if places else lambda objects: ()
+
+    def _meets(self, place: int, tables: AtomTables) -> bool:
+        kind, columns = self.unsure[place]
+        return any(not tables.sets.get(kind, _NONE).isdisjoint(tables.column(*one)) for one in columns)
 
 
 class Sentence:
@@ -76,7 +92,8 @@ class Sentence:
         """Hold the text's objects; ``selector``: the bits of the place it is said in."""
         self._code, self._tables, self._objects, self._selector = code, tables, objects, selector
         self._looked = 0 if code.look is None else selector
-        self._seen: set[int] = set()
+        self._seen: int | None = None
+        """Bits of the places whose bits are looked at."""
         self._said: dict[int, str] = {}
 
     def write(self, state: int) -> str:
@@ -85,8 +102,9 @@ class Sentence:
 
     def _write(self, state: int) -> str:
         look = self._code.look
-        if look is not None and state & self._selector not in self._seen:
-            self._seen.add(state & self._selector)
+        at, seen = state & self._selector, self._seen
+        if look is not None and (seen is None or at & ~seen):
+            self._seen = at | (seen or 0)
             self._looked |= look(self._tables, state, *self._objects)
         if len(self._said) >= MEMO_LIMIT:
             self._said.clear()
@@ -117,33 +135,28 @@ def write_sentences(
     writer = _TextWriter(grammar, domain, selector, indexes, own_task)
     writer.write_text(INTRO, f"#{INTRO}#", ())
     writer.write_text(TASK, f"#{TASK}#", ())
-    looks: dict[str, tuple[bool, tuple[int, ...], tuple[int, ...]]] = {}
+    parts: dict[str, list[tuple[bool, tuple[int, ...], dict[int, Unsure]]]] = defaultdict(list)
     for k, schema in enumerate(domain.schemas):
         scope = tuple(f"?{name.lstrip('?')}:{kind}" for name, kind in schema.parameters)
         words = grammar.actions[schema.name]
-        named = writer.needed(words.template, scope)
-        writer.write_text(f"command_{k}", words.template, named)
-        needed = writer.needed(words.feedback, scope)
-        writer.write_text(f"say_{k}", words.feedback, needed)
-        chosen = [tuple(map(scope.index, variables)) for variables in (named, needed)]
-        looks[schema.name] = (writer.write_look(f"look_{k}", words.feedback, needed), chosen[0], chosen[1])
+        for kind, text in (("command", words.template), ("feedback", words.feedback)):
+            needed, unsure = writer.needed(text, scope)
+            writer.write_text(f"{kind}_{k}", text, needed)
+            looks = writer.write_look(f"{kind}_look_{k}", text, needed)
+            parts[schema.name].append((looks, tuple(map(scope.index, needed)), unsure))
 
     def collect(names: Mapping[str, Any]) -> SentencesCode:
-        commands, feedbacks = {}, {}
+        found: dict[str, dict[str, TextCode]] = {"command": {}, "feedback": {}}
         for k, schema in enumerate(domain.schemas):
-            looked, named, chosen = looks[schema.name]
-            commands[schema.name] = TextCode(names[f"command_{k}"], None, named, _key(named))
-            feedbacks[schema.name] = TextCode(
-                names[f"say_{k}"], names[f"look_{k}"] if looked else None, chosen, _key(chosen)
-            )
-        return SentencesCode(names[INTRO], names[TASK], commands, feedbacks)
+            for kind, (looks, chosen, unsure) in zip(found, parts[schema.name], strict=True):
+                look = names[f"{kind}_look_{k}"] if looks else None
+                found[kind][schema.name] = TextCode(names[f"{kind}_{k}"], look, chosen, unsure)
+        return SentencesCode(names[INTRO], names[TASK], found["command"], found["feedback"])
 
     return writer.source.text(), collect
 
 
-def _key(places: Sequence[int]) -> Callable[[tuple[str, ...]], Any]:
-    """Return what tells actions apart by some of their objects."""
-    return itemgetter(*places) if places else lambda objects: ()
+_NONE: frozenset[str] = frozenset()
 
 
 def no_production(rule: str) -> NoReturn:
@@ -156,8 +169,8 @@ class _Mentions:
     """Objects and atoms that a text and its rules depend on."""
 
     names: set[str] = field(default_factory=set)
-    variables: set[str] = field(default_factory=set)
-    """Of queries: ``?name:type``."""
+    variables: dict[str, set[Column]] = field(default_factory=lambda: defaultdict(set))
+    """Of queries, ``?name:type`` -> where they stand."""
 
 
 class _TextWriter:
@@ -174,8 +187,8 @@ class _TextWriter:
 
     # ---- what texts depend on ----------------------------------------------------------------
 
-    def needed(self, text: str, scope: Scope) -> Scope:
-        """Return the variables that can change a text.
+    def needed(self, text: str, scope: Scope) -> tuple[Scope, dict[int, Unsure]]:
+        """Return the variables that can change a text; those that it does not name with what they depend on.
 
         One does that the text names, or whose object a query could otherwise find for another variable.
         """
@@ -184,13 +197,17 @@ class _TextWriter:
             found = self.mentioned[text] = _Mentions()
             self.mention(text, found, set())
         # what the scope binds no query looks for
-        kinds = {_split(variable)[1] for variable in found.variables.difference(scope)}
-
-        def matters(variable: str) -> bool:
+        free = {variable: columns for variable, columns in found.variables.items() if variable not in scope}
+        needed: list[str] = []
+        unsure: dict[int, Unsure] = {}
+        for place, variable in enumerate(scope):
             name, kind = _split(variable)
-            return name in found.names or kind in kinds or ROOT in kinds or (kind == ROOT and bool(kinds))
-
-        return tuple(variable for variable in scope if matters(variable))
+            meets = {c for other, some in free.items() if _may_meet(kind, _split(other)[1]) for c in some}
+            if name not in found.names and meets:
+                unsure[place] = (kind, tuple(sorted(meets)))
+            if name in found.names or meets:
+                needed.append(variable)
+        return tuple(needed), unsure
 
     def mention(self, text: str, found: _Mentions, seen: set[str]) -> None:
         for part in parse_text(text):
@@ -206,9 +223,10 @@ class _TextWriter:
                 for production in self.grammar.rules[rule]:
                     queries.append(production.condition)
                     self.mention(production.text, found, seen)
-            for _, variables in (atom for query in queries if query for atom in parse_query(query)):
+            for word, variables in (atom for query in queries if query for atom in parse_query(query)):
                 found.names.update(name for name, _ in variables)
-                found.variables.update(f"?{name}:{kind}" for name, kind in variables)
+                for position, (name, kind) in enumerate(variables, 1):
+                    found.variables[f"?{name}:{kind}"].add((self.planes(word)[0], position))
 
     # ---- what is said ------------------------------------------------------------------------
 
@@ -260,7 +278,7 @@ class _TextWriter:
         if isinstance(what, str):
             if verb == "say" and what == TASK and self.own_task:
                 return "t.task"
-            scope = self.needed(f"#{what}#", scope)
+            scope, _ = self.needed(f"#{what}#", scope)
         key = (verb, what, scope)
         if key not in self.functions:
             name = self.functions[key] = f"{verb}_rule_{len(self.functions)}"
@@ -389,6 +407,11 @@ def _literals(atoms: Sequence[Atom], names: Mapping[str, str]) -> tuple[list[Ato
     ]
     variables = {argument for literal in literals for argument in literal.arguments} | set(names)
     return literals, {variable: _split(variable)[1] for variable in variables}
+
+
+def _may_meet(one: str, other: str) -> bool:
+    """Return whether an object can be of both types."""
+    return one == other or ROOT in (one, other)
 
 
 def _split(variable: str) -> tuple[str, str]:

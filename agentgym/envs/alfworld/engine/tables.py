@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import compress
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from agentgym.errors import UsageError
 Table: TypeAlias = Mapping[Any, Any]
 """What is known of the arguments -> the rows of the others.
 
-For a predicate that never changes the rows are a list. For one that changes they are the bits of all
+For a predicate that never changes the rows are a tuple. For one that changes they are the bits of all
 atoms together, and a row by each bit; bits are in the order of their atoms.
 """
 
@@ -34,6 +34,7 @@ class AtomTables(dict[int, Table]):
     """The tables of one game, each made when it is first read: ``tables[number]``."""
 
     __slots__ = (
+        "_columns",
         "_indexes",
         "_planes",
         "_static_atoms",
@@ -68,6 +69,7 @@ class AtomTables(dict[int, Table]):
         self.members, self.sets, self.types = objects.members, objects.sets, objects.type_of
         self.names, self.task = Names(names), task
         self._static_atoms: dict[str, list[Fact]] | None = None
+        self._columns: dict[tuple[str, int], set[str]] = {}
 
     def __missing__(self, number: int) -> Table:
         """Make a table."""
@@ -77,13 +79,11 @@ class AtomTables(dict[int, Table]):
         return found
 
     def _static(self, index: AtomIndex) -> Table:
-        if self._static_atoms is None:
-            self._static_atoms = _grouped(self.static)
-        facts = sorted(self._static_atoms.get(index.predicate, ()))
+        facts = sorted(self._static_facts(index.predicate))
         table: dict[Any, list[Any]] = defaultdict(list)
         for key, row, _ in self._split(index, facts, [0] * len(facts)):
             table[key].append(row)
-        return dict(table)
+        return {key: tuple(rows) for key, rows in table.items()}
 
     def _changing(self, index: AtomIndex) -> Table:
         masks: dict[Any, int] = defaultdict(int)
@@ -95,6 +95,19 @@ class AtomTables(dict[int, Table]):
             masks[key] |= bit
             rows[key][bit] = row
         return {key: (mask, rows[key]) for key, mask in masks.items()}
+
+    def column(self, predicate: str, position: int) -> Collection[str]:
+        """Return the objects at a position, from 1, of a predicate's atoms."""
+        key = (predicate, position)
+        if key not in self._columns:
+            facts = [*self._planes.atoms(predicate), *self._static_facts(predicate)]
+            self._columns[key] = {fact[position] for fact in facts}
+        return self._columns[key]
+
+    def _static_facts(self, predicate: str) -> list[Fact]:
+        if self._static_atoms is None:
+            self._static_atoms = _grouped(self.static)
+        return self._static_atoms.get(predicate, [])
 
     def _split(
         self, index: AtomIndex, facts: Sequence[Fact], bits: Sequence[int]

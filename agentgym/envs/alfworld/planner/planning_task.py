@@ -139,10 +139,10 @@ def _picker(places: list[int]) -> Callable[[tuple[str, ...]], tuple[str, ...]]:
 def _conditional(operation: Operation, width: int) -> Iterator[PlanningAction]:
     """Yield the ways to do an operation with conditional effects."""
     truth = (1 << width) - 1
-    change = operation.change
-    gives = literals(change.set & truth, ~change.keep & ~change.set & truth)
+    keep, became, conditional = operation.change
+    gives = literals(became & truth, ~keep & ~became & truth)
     conditions = []
-    for looked_at, _, keep, became in change.conditional:
+    for looked_at, _, keep, became in conditional:
         given = literals(became & truth, ~keep & ~became & truth)
         gives |= given
         conditions += [(atom_of(x), literals(looked_at, looked_at)) for x in given]
