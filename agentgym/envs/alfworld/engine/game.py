@@ -110,7 +110,7 @@ class Game:
         """Return what a command does where a state leaves these choices; None where it is none of them."""
         found = choices.actions.get(command)
         if isinstance(found, tuple):
-            found = choices.actions[command] = self._make(*found)
+            found = choices.actions[command] = self._make(*found, command)
         return found
 
     def operations(self, state: int) -> dict[str, Operation]:
@@ -198,12 +198,12 @@ class Game:
         """Return an action done with certain objects; None where that changes nothing."""
         return self._make(schema, objects) if self._is_news(schema, objects) else None
 
-    def _make(self, schema: str, objects: tuple[str, ...]) -> Operation:
+    def _make(self, schema: str, objects: tuple[str, ...], command: str = "") -> Operation:
         key = (schema, objects)
         found = self._operations.get(key)
         if found is None:
             code = self.program.code.actions[schema]
-            command = self._command(schema, objects)
+            command = command or self._command(schema, objects)
             found = self._operations[key] = Operation(
                 command, schema, objects, code, self._tables, self.planes
             )
