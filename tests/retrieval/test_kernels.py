@@ -145,6 +145,25 @@ def test_which_backend_runs(monkeypatch):
         choose_backend("numba", large._postings)
 
 
+def test_a_small_index_that_is_asked_much_is_searched_by_kernels(monkeypatch):
+    monkeypatch.setattr("agentgym.retrieval.engines.bm25.index.COMPILED_AFTER", 4)
+    monkeypatch.setattr(execution, "COMPILED_AFTER", 4)
+    index, fixed = (build_bm25(drawn(20, 9), corpus="drawn", backend=name) for name in (None, "numpy"))
+    queries = ["word1", "word2 word1", "word3"]
+    for backend in ("numpy", "numba", "numba"):
+        hits = [found(one, query, 5) for query in queries for one in (index, fixed)]
+        assert hits[::2] == hits[1::2]
+        assert (index.backend, fixed.backend) == (backend, "numpy")
+
+
+def test_words_of_one_stem_and_repeated_words_count_together():
+    index = build_bm25([("a", "walking walks"), ("b", "walk on"), ("c", "on and on")], corpus="three")
+    (term,) = index._terms_of("walks walked walk")
+    (single,) = index._terms_of("walking")
+    assert (term.start, term.weight, term.bound) == (single.start, 3 * single.weight, 3 * single.bound)
+    assert index._terms_of("and nowhere") == []
+
+
 def test_a_numba_that_does_not_work_is_named(monkeypatch):
     def broken(name):
         raise ImportError("Numba needs NumPy 2.2 or less")

@@ -26,6 +26,9 @@ SearchBackend: TypeAlias = Literal["numba", "numpy"]
 COMPILED_FROM = 1 << 20
 """Postings of an index from which on it pays to load the compiled kernels, which takes about a second."""
 
+COMPILED_AFTER = 1 << 16
+"""Queries that a smaller index has been asked from which on it pays, too."""
+
 TOGETHER = 32
 """Queries that are searched in one pass over the windows."""
 
@@ -36,10 +39,13 @@ _ROOM = 1 << 22
 """Hits that a pass has room for at most, where it has more than one query."""
 
 
-def choose_backend(wanted: SearchBackend | None, postings: Postings) -> SearchBackend:
-    """Return the search backend of an index; None picks compiled kernels for a large one, with numba."""
+def choose_backend(wanted: SearchBackend | None, postings: Postings, asked: int = 0) -> SearchBackend:
+    """Return the search backend of an index that has been ``asked`` so many queries.
+
+    None picks compiled kernels, where numba is installed, for a large one and for one that is asked much.
+    """
     if wanted is None:
-        large = len(postings.documents) >= COMPILED_FROM
+        large = len(postings.documents) >= COMPILED_FROM or asked >= COMPILED_AFTER
         return "numba" if large and _numba_works(required=False) else "numpy"
     check_choice("backend", wanted, SearchBackend)
     if wanted == "numba":

@@ -10,7 +10,6 @@ of the documents' ids, as in Anserini: ``bm25s`` and ``tantivy`` compute the for
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,7 +22,12 @@ from agentgym.core.options import UNIT_INTERVAL, PositiveFloat, check_options, o
 from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import ANALYSER, shared_analyser
 from agentgym.retrieval.engines.bm25.blocks import count_corpus, resumable_spool
-from agentgym.retrieval.engines.bm25.execution import SearchBackend, choose_backend, make_ranking
+from agentgym.retrieval.engines.bm25.execution import (
+    COMPILED_AFTER,
+    SearchBackend,
+    choose_backend,
+    make_ranking,
+)
 from agentgym.retrieval.engines.bm25.merging import merge_blocks
 from agentgym.retrieval.engines.bm25.postings import (
     FORMAT,
@@ -37,6 +41,7 @@ from agentgym.retrieval.engines.bm25.postings import (
 )
 from agentgym.retrieval.engines.bm25.ranking import Ranking, Term
 from agentgym.retrieval.index import MANIFEST, BatchedIndex, Hits, Manifest, new_folder, versions
+from agentgym.retrieval.words import words
 
 ENGINE: Final = "bm25/1"
 """Names the ranks, in manifests and runs; the files of a folder have a version of their own."""
@@ -44,11 +49,22 @@ ENGINE: Final = "bm25/1"
 FOLDER: Final = f"bm25.{FORMAT}"
 """A name for folders in a cache, where indexes of other formats may lie."""
 
-_TERMS_KEPT = 1 << 17
-"""Terms that are remembered."""
+_WORDS_KEPT = 1 << 17
+"""Words whose terms are remembered."""
+
+_ABSENT = Term(0, 0, 0, 0, np.float32(0), 0.0)
+"""Of a word that is not indexed."""
 
 _SLOTS_KEPT = 1 << 16
 """Terms of an index whose numbers are kept as a dictionary, some 100 bytes each."""
+
+
+def _times(count: int, term: Term) -> Term:
+    """Return a term that a query has so many times."""
+    if count == 1:
+        return term
+    first, last, start, stop, weight, bound = term
+    return Term(first, last, start, stop, np.float32(count) * weight, count * bound)
 
 
 class Bm25(BatchedIndex):
@@ -70,6 +86,8 @@ class Bm25(BatchedIndex):
         self._wanted = backend
         self._backend: SearchBackend | None = None
         self._ranking: Ranking | None = None
+        self._asked = 0
+        """Queries so far."""
         self._analyser = shared_analyser()
         self._terms: dict[str, Term] = {}
         self._slots: dict[int, int] | None = None
@@ -79,7 +97,7 @@ class Bm25(BatchedIndex):
     def backend(self) -> SearchBackend:
         """The search backend: compiled kernels, or NumPy alone. Both find the same."""
         if self._backend is None:
-            self._backend = choose_backend(self._wanted, self._postings)
+            self._backend = choose_backend(self._wanted, self._postings, self._asked)
         return self._backend
 
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
@@ -94,35 +112,35 @@ class Bm25(BatchedIndex):
         return [hits[query] for query in queries]
 
     def _rank(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
+        before, self._asked = self._asked, self._asked + len(queries)
+        if self._wanted is None and before < COMPILED_AFTER <= self._asked:
+            self._backend = self._ranking = None  # chosen anew
         if self._ranking is None:
             self._ranking = make_ranking(self.backend, self._postings)
         return self._ranking.search(queries, k)
 
     def _terms_of(self, query: str) -> list[Term]:
-        words = self._analyser.terms(query)
-        different = dict.fromkeys(words)
-        if len(different) == len(words):  # `Counter` takes half as long as the rest
-            terms = [self._terms.get(word) or self._term(word, 1) for word in words]
-        else:
-            terms = [self._term(word, count) for word, count in Counter(words).items()]
-        return [term for term in terms if term.stop > term.start]
+        known = self._terms
+        terms = [term for word in words(query) if (term := known.get(word) or self._term(word)).stop]
+        different = {term.start: term for term in terms}
+        if len(different) == len(terms):
+            return terms
+        starts = [term.start for term in terms]
+        return [_times(starts.count(start), term) for start, term in different.items()]
 
-    def _term(self, term: str, count: int) -> Term:
-        """Return a term that a query has ``count`` times."""
-        known = self._terms.get(term)
-        if known is None:
-            if len(self._terms) >= _TERMS_KEPT:
-                self._terms.clear()
-            known = self._terms[term] = self._look_up(term)
-        if count == 1:
-            return known
-        return known._replace(weight=np.float32(count) * known.weight, bound=count * known.bound)
+    def _term(self, word: str) -> Term:
+        """Return the term of a word, and remember it."""
+        if len(self._terms) >= _WORDS_KEPT:
+            self._terms.clear()
+        term = self._analyser[word]
+        found = self._terms[word] = self._look_up(term) if term else _ABSENT
+        return found
 
     def _look_up(self, term: str) -> Term:
         postings = self._postings
         slot = self._slot(term_digest(term))
         if slot is None:
-            return Term(0, 0, 0, 0, np.float32(0), 0.0)
+            return _ABSENT
         first, last = int(postings.firsts[slot]), int(postings.firsts[slot + 1])
         self._check_runs(first, last)
         start, stop = int(postings.starts[first]), int(postings.starts[last])
@@ -181,7 +199,8 @@ def build_bm25(
         b: how far long documents are held back, 0 to 1.
         progress: called with how many documents are read.
         processes: that count terms, beside this one if more than 1; for an index in a folder.
-        backend: what runs the searches; compiled kernels for a large index if None, where numba is installed.
+        backend: what runs the searches; if None and numba is installed, compiled kernels for an index that is
+            large or asked much.
 
     Raises:
         UsageError: PyStemmer is not installed, two documents have one id, or the folder cannot be written.
@@ -212,7 +231,7 @@ def build_bm25(
 def open_bm25(folder: Path, *, backend: SearchBackend | None = None) -> Bm25:
     """Open an index; its arrays are mapped from the files, and shared by all processes.
 
-    ``backend`` None takes compiled kernels for a large index, where numba is installed.
+    ``backend`` None takes compiled kernels, with numba, for an index that is large or asked much.
     """
     manifest = Manifest.read(folder)
     manifest.require(folder, engine=ENGINE, analyser=ANALYSER)

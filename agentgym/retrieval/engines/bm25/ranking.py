@@ -41,6 +41,9 @@ SMALL = 1 << 20
 TOGETHER = 1 << 17
 """Scores that are added up in one go, of eight bytes: they stay in a processor's cache."""
 
+WEIGHED_KEPT = 1 << 14
+"""Terms of a small index whose gains are remembered."""
+
 UNPACKED_PAIRS = 1 << 22
 """Pairs that are kept unpacked; they take eight bytes each."""
 
@@ -81,6 +84,7 @@ class NumpyRanker:
         self._spread = lru_cache(SPREAD_BYTES // (4 * self._count + 1) + 1)(self._make_spread)
         self._unpacked: dict[int, tuple[Documents, npt.NDArray[np.float32]]] = {}
         self._held = 0
+        self._weighed: dict[int, tuple[Documents, npt.NDArray[np.float32], np.float32]] = {}
         self._whole: tuple[Documents, npt.NDArray[np.float32]] | None = None
         if 0 < len(postings.documents) <= SMALL and _ascending(postings.starts):
             everything = Term(0, len(postings.windows), 0, len(postings.documents), np.float32(0), 0.0)
@@ -203,11 +207,18 @@ class NumpyRanker:
         """Return the documents of all terms of a small index, one term after another, and their gains."""
         if not terms:
             return np.empty(0, np.int32), np.empty(0, np.float32)
-        found = [self._pairs(term) for term in terms]
-        parts = np.concatenate([parts for _, parts in found])
-        weights = np.array([term.weight for term in terms], np.float32)
-        weights = weights.repeat([term.stop - term.start for term in terms])
-        return np.concatenate([documents for documents, _ in found]), weights - weights / parts
+        found = [self._pairs_and_gains(term) for term in terms]
+        return np.concatenate([pairs for pairs, _, _ in found]), np.concatenate([own for _, own, _ in found])
+
+    def _pairs_and_gains(self, term: Term) -> tuple[Documents, npt.NDArray[np.float32], np.float32]:
+        """Return the documents of a term of a small index, their gains, and the weight that these are for."""
+        known = self._weighed.get(term.start)
+        if known is None or known[2] != term.weight:
+            if len(self._weighed) >= WEIGHED_KEPT:
+                self._weighed = {}
+            documents, parts = self._pairs(term)
+            known = self._weighed[term.start] = documents, term.weight - term.weight / parts, term.weight
+        return known
 
     def _add(self, totals: ScoreColumn, terms: Sequence[Term]) -> None:
         """Add the terms' parts to the score of every document."""
@@ -275,6 +286,8 @@ def _contenders(totals: ScoreColumn, k: int) -> Documents:
 def _best_of_each(totals: ScoreColumn, k: int) -> npt.NDArray[np.intp]:
     """Return the places of what may be among the ``k`` largest of a row of scores; as `_contenders`."""
     lanes = totals.reshape(len(totals), LANES, -1).max(axis=1)
+    if lanes.shape[1] <= k:
+        lanes = totals  # of few documents, each is a lane
     floors = np.full((len(totals), 1), np.nextafter(0, 1))
     if lanes.shape[1] > k:
         place = lanes.shape[1] - k
