@@ -41,7 +41,7 @@ class EnvEntry(NamedTuple):
 
 ENVIRONMENTS: dict[str, EnvEntry] = {
     "agentgym/Sokoban-v0": EnvEntry(
-        "agentgym.envs.sokoban.env:SokobanEnv", "agentgym.envs.sokoban.vector:SokobanVectorEnv"
+        "agentgym.envs.sokoban.env:SokobanEnv", "agentgym.envs.sokoban.vector:sokoban_vector_env"
     ),
     "agentgym/VisualSokoban-v0": EnvEntry(
         "agentgym.envs.sokoban.env:VisualSokobanEnv", "agentgym.envs.sokoban.vector:VisualSokobanVectorEnv"

@@ -44,7 +44,7 @@ arrays = gymnasium.make("agentgym:agentgym/SokobanArray-v0")
 print(arrays.observation_space.shape, arrays.action_space)
 """,
     )
-    assert out.splitlines() == ["1 -0.1", "SokobanVectorEnv 3 [0, 0, 0]", "(6, 6, 4) Discrete(4)"]
+    assert out.splitlines() == ["1 -0.1", "SerialVectorEnv 3 [0, 0, 0]", "(6, 6, 4) Discrete(4)"]
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])

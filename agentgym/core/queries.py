@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 from agentgym.errors import UsageError
 
@@ -108,6 +108,11 @@ class AsyncQueryBackend(QueryBackend, Protocol):
     def submit(self, question: Any) -> Future[Any]:
         """Return the answer's future: a result of `QueryBackend.answer`, or an UnansweredError."""
         ...
+
+
+def answers_later(backend: QueryBackend) -> TypeGuard[AsyncQueryBackend]:
+    """Return whether a backend is an `AsyncQueryBackend`; `isinstance` takes ten times as long."""
+    return hasattr(backend, "submit")
 
 
 class Unknown(Enum):

@@ -19,12 +19,12 @@ from agentgym.core.queries import (
     LIVE,
     UNKNOWN,
     AnswerSource,
-    AsyncQueryBackend,
     Query,
     QueryBackend,
     QueryContext,
     QueryGenerator,
     UnansweredError,
+    answers_later,
 )
 from agentgym.core.tasks import Task
 
@@ -193,7 +193,7 @@ class QueryScheduler:
         found = list(source.find(answerer, contexts))
         unknown = [n for n, answer in enumerate(found) if answer is UNKNOWN]
         later = set()
-        if unknown and isinstance(answerer, AsyncQueryBackend):
+        if unknown and answers_later(answerer):
             later = set(unknown)
         elif unknown:
             new = [contexts[n] for n in unknown]
@@ -208,7 +208,7 @@ class QueryScheduler:
     def _submit(
         self, answerer: QueryBackend, context: QueryContext, game: int, opened: _Round, place: int
     ) -> None:
-        assert isinstance(answerer, AsyncQueryBackend)
+        assert answers_later(answerer)
         future = answerer.submit(context.question)
         opened.futures.append(future)
 

@@ -86,9 +86,13 @@ def info_column(values: Sequence[Any]) -> npt.NDArray[Any]:
 
 def info_columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
     """Turn n infos with the same keys into columns."""
-    keys = tuple(rows[0])
-    values = zip(*map(itemgetter(*keys), rows), strict=True)  # on every step's way
-    return dict(zip(keys, map(info_column, values), strict=True))
+    first, n = rows[0], len(rows)
+    values = zip(*map(itemgetter(*first), rows), strict=True)
+    types = _COLUMN_TYPES  # what follows is `info_column`, on every step's way
+    return {
+        key: np.fromiter(column, types.get(type(column[0]), _OBJECT), n)
+        for key, column in zip(first, values, strict=True)
+    }
 
 
 def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
