@@ -20,7 +20,7 @@ from agentgym.envs.sokoban.deadlock import is_deadlocked
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, SokobanState, VisualSokobanEnv, measures_of
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.tiles import draw
-from agentgym.vector.arguments import as_slots
+from agentgym.vector.arguments import as_slots, checked_count
 from agentgym.vector.batching import (
     Infos,
     Moves,
@@ -267,7 +267,7 @@ def sokoban_vector_env(num_envs: int = 1, **options: Any) -> AgentVectorEnv:
         num_envs: slots.
         **options: as `SokobanVectorEnv`.
     """
-    if isinstance(num_envs, int) and num_envs < ARRAYS_FROM:
+    if checked_count(num_envs) < ARRAYS_FROM:
         return SerialVectorEnv(num_envs, env_class=SokobanEnv, **options)
     return SokobanVectorEnv(num_envs, **options)
 

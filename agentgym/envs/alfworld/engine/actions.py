@@ -42,7 +42,7 @@ class ActionCode:
 
 
 @dataclass(frozen=True, slots=True)
-class Finder:
+class ActionFinder:
     """What finds the ways to do an action in one disjunct of its precondition."""
 
     schema: str
@@ -59,9 +59,9 @@ class ActionsCode:
     """The generated functions of a domain's actions."""
 
     actions: Mapping[str, ActionCode]
-    fixed: tuple[Finder, ...]
+    fixed: tuple[ActionFinder, ...]
     """For what depends on nothing but the place."""
-    varying: tuple[Finder, ...]
+    varying: tuple[ActionFinder, ...]
     """For what depends on the state."""
     kinds: frozenset[tuple[str, ...]]
     """What finders ask of the place's objects."""
@@ -114,7 +114,7 @@ def write_actions(
         }
         finders = [
             tuple(
-                Finder(name, writer.place_kinds(rule), namespace[rule.name], actions[name].is_news)
+                ActionFinder(name, writer.place_kinds(rule), namespace[rule.name], actions[name].is_news)
                 for rule in some
                 for name in (rule.schema.name,)
             )

@@ -11,7 +11,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, TypeAlias
 
-from agentgym.envs.alfworld.engine.actions import Finder
+from agentgym.envs.alfworld.engine.actions import ActionFinder
 from agentgym.envs.alfworld.engine.grounding import GroundProblem, Test, ground, ground_problem
 from agentgym.envs.alfworld.engine.operations import Operation, selectors
 from agentgym.envs.alfworld.engine.pddl import Domain, Fact, Schema, parse_domain, predicates
@@ -51,7 +51,7 @@ class _Place:
     """Of the selector's atom."""
     fixed: dict[str, Action | Operation]
     """What can be done there in any state, by command."""
-    varying: tuple[Finder, ...]
+    varying: tuple[ActionFinder, ...]
     """What finds the rest."""
     looked: int
     """Bits on which the rest depends."""
@@ -283,7 +283,7 @@ class Game:
         return Choices(tuple(sorted(actions)), actions)
 
     def _by_command(
-        self, finders: Iterable[Finder], state: int, place: tuple[str, ...]
+        self, finders: Iterable[ActionFinder], state: int, place: tuple[str, ...]
     ) -> dict[str, Action | Operation]:
         """Return what applies in a state by command; of equal commands the first."""
         actions: dict[str, Action | Operation] = {}

@@ -11,10 +11,10 @@ from agentgym.envs.alfworld.engine.planes import Planes
 from agentgym.envs.alfworld.engine.sentences import Sentence
 from agentgym.envs.alfworld.engine.tables import AtomTables
 
-Condition: TypeAlias = tuple[int, int, int, int]
+ConditionalChange: TypeAlias = tuple[int, int, int, int]
 """(bits looked at, bits set of these, keep, set), tested on the state before the action."""
 
-Change: TypeAlias = tuple[int, int, tuple[Condition, ...]]
+Change: TypeAlias = tuple[int, int, tuple[ConditionalChange, ...]]
 """Effect of an action on the bits of a state: those that survive, those that become set, and what depends."""
 
 
@@ -75,7 +75,7 @@ class Operation:
         adds, deletes, maybe = self._code.effects(self._tables, *self.objects)
         return adds, deletes & ~adds & ~_known(masks)[1], maybe
 
-    def _condition(self, effect: ConditionalEffect, masks: tuple[int, int]) -> Condition:
+    def _condition(self, effect: ConditionalEffect, masks: tuple[int, int]) -> ConditionalChange:
         """Return (bits looked at, bits set of these, keep, set) on the plane of truth."""
         needs, forbids = masks
         every = self._planes.every

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypeAlias
 
 from agentgym.envs.alfworld.engine.pddl import Domain, Fact
-
-Plane: TypeAlias = Literal["truth", "shown", "negated"]
+from agentgym.envs.alfworld.engine.queries import Plane
 
 SHARED = 1 << 14
 """Bits that all games share: together they take 17 MB."""
@@ -67,7 +65,7 @@ class Planes:
         return self.fluents[start:stop]
 
     def bits(self, predicate: str, plane: Plane = "truth") -> Sequence[int]:
-        """Return the bits of `atoms` in a plane."""
+        """Return the bits of `atoms` in a plane that has any."""
         if plane == "shown":
             return [self.shown[fact] for fact in self.atoms(predicate)]
         start, stop = self.blocks.get(predicate, (0, 0))

@@ -88,9 +88,8 @@ class AtomTables(dict[int, Table]):
     def _changing(self, index: AtomIndex) -> Table:
         masks: dict[Any, int] = defaultdict(int)
         rows: dict[Any, dict[int, Any]] = defaultdict(dict)
-        plane, predicate = index.plane, index.predicate
-        assert plane != "static"
-        atoms, bits = self._planes.atoms(predicate), self._planes.bits(predicate, plane)
+        atoms = self._planes.atoms(index.predicate)
+        bits = self._planes.bits(index.predicate, index.plane)
         for key, row, bit in self._split(index, atoms, bits):
             masks[key] |= bit
             rows[key][bit] = row
