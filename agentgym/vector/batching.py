@@ -134,6 +134,20 @@ def take(observations: Any, where: Rows) -> Any:
     return observations[where]
 
 
+def replace_rows(observations: Any, where: Rows, rows: Any) -> Any:
+    """Return a batch of observations with others at ``where``; arrays are written to where they can be."""
+    if isinstance(observations, Mapping):
+        return {key: replace_rows(part, where, rows[key]) for key, part in observations.items()}
+    if isinstance(observations, tuple):
+        texts = list(observations)
+        for k, text in zip(where, rows, strict=True):
+            texts[k] = text
+        return tuple(texts)
+    full = observations if observations.flags.writeable else observations.copy()
+    full[where] = rows
+    return full
+
+
 def merge_columns(parts: Sequence[tuple[Rows, npt.NDArray[Any]]], n: int) -> npt.NDArray[Any]:
     """Put the parts of a column, each with the rows it fills, together to one of n rows."""
     first = parts[0][1]

@@ -45,10 +45,9 @@ from agentgym.vector.batching import (
     as_objects,
     batch_space,
     info_rows,
-    merge_columns,
     merge_moves,
-    merge_observations,
     object_array,
+    replace_rows,
     spread,
     take,
     with_masks,
@@ -163,7 +162,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
 
     @abstractmethod
     def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
-        """Step slots whose episodes are running."""
+        """Step slots whose episodes are running; the observations' arrays are the caller's."""
 
     @abstractmethod
     def _observe_slots(self, slots: Sequence[int]) -> Any:
@@ -478,15 +477,10 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         ended = [slots[k] for k in where]
         finals = Starts(take(moves.observations, where), {k: v[where] for k, v in moves.infos.items()})
         starts = self._start(ended, [None] * len(ended), [None] * len(ended))
-        others = np.setdiff1d(np.arange(len(slots)), where)
-        parts = [(where, starts.observations, starts.infos)]
-        if others.size:
-            kept = {k: v[others] for k, v in moves.infos.items()}
-            parts.append((others, take(moves.observations, others), kept))
-        observations = merge_observations([(at, obs) for at, obs, _ in parts], len(slots))
-        infos = {
-            key: merge_columns([(at, info[key]) for at, _, info in parts], len(slots)) for key in starts.infos
-        }
+        observations = replace_rows(moves.observations, where, starts.observations)
+        infos = {key: moves.infos[key].copy() for key in starts.infos}
+        for key, column in infos.items():
+            column[where] = starts.infos[key]
         merged = Moves(observations, moves.rewards, moves.terminations, moves.truncations, infos)
         return merged, ended, finals
 
