@@ -54,9 +54,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         if len(self.env_steps) != len(self.success) or self.budget < 1 or not (self.won and all(self.won)):
-            raise ValueError(
-                "a run needs a budget, held-out tasks, and steps for each success: write it again"
-            )
+            raise ValueError("a run needs a budget, held-out tasks, and steps for each success")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ class SweepPage:
     source: str
     parts: tuple[SweepPart, ...]
     report: str
-    """As it is written; empty without one."""
+    """As it is written."""
 
     @property
     def arms(self) -> int:
@@ -139,8 +137,7 @@ def _parsed(kind: type[RecordT], table: Mapping[str, Any], where: str) -> Record
 
 def _page(path: Path, study: _Study) -> SweepPage:
     runs = [_parsed(_Run, run, path.name) for run in study.runs]
-    report = path.with_suffix(".md")
-    text = read_file(report).decode("utf-8", "replace") if report.is_file() else ""
+    text = read_file(path.with_suffix(".md")).decode("utf-8", "replace")
     parts = []
     for name, about in study.environments.items():
         played = [run for run in runs if run.environment == name]
@@ -148,7 +145,7 @@ def _page(path: Path, study: _Study) -> SweepPage:
             parts.append(_part(_parsed(_Environment, about, path.name), played))
     return SweepPage(
         name=f"study-{path.stem.removeprefix('sweep-')}",
-        title=text.partition("\n")[0].removeprefix("# ") or study.study,
+        title=text.partition("\n")[0].removeprefix("# "),
         source=study.source,
         parts=tuple(parts),
         report=text,

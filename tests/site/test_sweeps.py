@@ -29,7 +29,7 @@ def run_of(arm, seed, success, won, *, end="budget", steps=(50, 100)):
 
 @pytest.fixture
 def reports(tmp_path):
-    """Return a folder of reports: a study, one without runs, a damaged one, and something else."""
+    """Return a folder of reports: a study, one without runs, damaged ones, and something else."""
     folder = tmp_path / "reports" / "algorithms"
     folder.mkdir(parents=True)
     (folder.parent / "published.toml").write_text("")
@@ -43,6 +43,8 @@ def reports(tmp_path):
     }
     (folder / "sweep-two.json").write_text(json.dumps(table))
     (folder / "sweep-two.md").write_text("# Two arms\n\nwords\n")
+    (folder / "sweep-later.md").write_text("# Later\n")
+    (folder / "sweep-lost.json").write_text(json.dumps(table))
     (folder / "sweep-later.json").write_text(json.dumps({**table, "runs": []}))
     (folder / "sweep-torn.json").write_text(json.dumps({**table, "runs": [{**runs[0], "won": []}]}))
     (folder / "coverage.json").write_text("{}")
@@ -51,9 +53,9 @@ def reports(tmp_path):
 
 def test_arms_are_drawn_from_their_runs(reports):
     (later, two), refused = sweep_pages(reports / "algorithms")
-    assert (later.title, later.parts, later.runs) == ("two", (), 0)
+    assert (later.title, later.parts, later.runs) == ("Later", (), 0)
     assert (two.title, two.arms, two.runs, two.file) == ("Two arms", 2, 4, "study-two.html")
-    assert [name for name, _ in refused] == ["sweep-torn.json"]
+    assert [name for name, _ in refused] == ["sweep-lost.json", "sweep-torn.json"]
     (part,) = two.parts
     assert (part.title, part.about, part.budget, part.top) == ("Line", "A walk", 100, 0.5)
     best, other = part.arms
