@@ -48,7 +48,8 @@ def add_to(commands: Commands[Parser]) -> None:
         "--baselines",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="play the suite's floor and oracle too, without which nothing is ranked (default: yes)",
+        help="play the suite's or protocol's floor and oracle too, without which most suites rank nothing "
+        "(default: yes)",
     )
     parser.add_argument(
         "--env",
@@ -152,10 +153,12 @@ def run(arguments: argparse.Namespace) -> int:
 def _with_baselines(
     suite: Suite, further: Sequence[SuiteAgent], names: list[str] | None, *, wanted: bool
 ) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Return the agents, with the suite's baseline and oracle or without them, and the added ones."""
-    scale = tuple(name for name in (suite.floor, suite.oracle) if name)
+    """Return the agents, with the suite's floor and oracle or without them, and those that nobody named."""
+    scale = tuple(agent.name for agent in suite.agent if agent.name in suite.anchors)
     if wanted and names is not None:
         return [*scale, *names], tuple(name for name in scale if name not in names)
+    if wanted and not suite.floor:  # ranked without them
+        return None, scale
     if not wanted and names is None:
         names = [agent.name for agent in (*suite.agent, *further) if agent.name not in scale]
         if not names:

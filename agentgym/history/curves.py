@@ -172,7 +172,7 @@ def _points(run: RunHistory, metric: str, x: X, smooth: float) -> dict[int, tupl
     if metric.startswith(EVALUATION):
         found[0] = (0.0, run.iterations[0].number(metric.replace("evaluation", "evaluation_before", 1)))
     else:
-        values = _smooth(values, smooth)
+        values = smoothed(values, smooth)
     found.update(enumerate(zip(places.tolist(), values.tolist(), strict=True), start=1))
     return {iteration: point for iteration, point in found.items() if np.isfinite(point[1])}
 
@@ -185,7 +185,7 @@ def _places(iterations: Sequence[IterationMetrics], x: X) -> Floats:
     return np.array([metrics.number(x) for metrics in iterations])
 
 
-def _smooth(values: Floats, smooth: float) -> Floats:
+def smoothed(values: Floats, smooth: float) -> Floats:
     """Average each value with those before it, leaving out what is not finite."""
     finite = np.isfinite(values)
     if smooth < 1:

@@ -15,7 +15,7 @@ from typing import Any
 
 from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
-from agentgym.evaluation.suites.suite import Suite, SuiteEnv, check_names
+from agentgym.evaluation.suites.suite import SCALE, Suite, SuiteEnv, check_names
 from agentgym.io.records import read_toml
 from agentgym.prompts.pictured import PictureUse
 from agentgym.recipes.reader import root
@@ -82,7 +82,7 @@ class EvaluationProtocol:
 
     @property
     def suite(self) -> Suite:
-        """The suite that plays it; scores are normalised by their bounds."""
+        """The suite that plays it beside random and oracle; scores are normalised by their bounds."""
         return Suite(
             name=self.name,
             version=self.version,
@@ -91,6 +91,7 @@ class EvaluationProtocol:
             floor="",
             oracle="",
             env=(*self.env, *self.whole),
+            agent=SCALE,
         )
 
 

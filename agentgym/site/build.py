@@ -24,6 +24,7 @@ from agentgym.site.folder import STATIC, new_folder
 from agentgym.site.rendering import data_script, render, without_secrets
 from agentgym.site.runs import RunPage, run_page, run_pages
 from agentgym.site.scatter import spending_panels
+from agentgym.site.sweeps import SWEEPS, SweepPage, sweep_pages
 from agentgym.site.training import find_histories, training_pages
 from agentgym.site.training_viewer_data import keeps_rollouts, write_training
 from agentgym.site.viewer_data import RunFilms, write_index
@@ -57,8 +58,8 @@ def build_site(
 
     ``results`` and ``runs``: folders with evaluation runs, packed or not, and training runs, anywhere below
     them. ``out`` is replaced as a whole at the end. ``reports``: a folder with ``published.toml``, reports of
-    benchmarks, and training runs' metrics below ``curves``; None for the nearest above ``results``. Other
-    arguments as `examine_below`.
+    benchmarks, training runs' metrics below ``curves`` and sweeps' runs in ``algorithms``; None for the
+    nearest above ``results``. Other arguments as `examine_below`.
     """
     examined = list(examine_below(results, suites=suites, allow=allow, console=console))
     boards, apart = make_boards(each.found for each in examined)
@@ -69,7 +70,8 @@ def build_site(
         pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow)
         _write_boards(folder, boards, apart, pages)
         curves = [] if reports is None else [reports / CURVES]
-        training, films = _write_training(folder, [*([] if runs is None else [runs]), *curves])
+        sweeps = ([], []) if reports is None else sweep_pages(reports / SWEEPS)
+        training, films = _write_training(folder, [*([] if runs is None else [runs]), *curves], *sweeps)
         for page in pages:
             shown = run_page(page, boards, training)
             write_page(folder, page.file, render("run.html", "Boards", page=shown))
@@ -138,14 +140,16 @@ def _downloads(board: Board) -> dict[str, str]:
     }
 
 
-def _write_training(folder: Path, places: Sequence[Path]) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
-    """Write the pages of training runs, and play their recorded rollouts.
+def _write_training(
+    folder: Path, places: Sequence[Path], sweeps: Sequence[SweepPage], unread: Sequence[tuple[str, str]]
+) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
+    """Write the pages of training runs and of sweeps, and play the recorded rollouts.
 
     Returns other pages' data of a run, by the name of its folder; and the films.
     """
     found = [find_histories(place) for place in places]
     histories = list({run.folder.resolve(): run for runs, _ in found for run in runs}.values())
-    refused = [line for _, lines in found for line in lines]
+    refused = [*(line for _, lines in found for line in lines), *unread]
     pages = training_pages(histories)
     links, films = {}, []
     for page in pages:
@@ -160,7 +164,11 @@ def _write_training(folder: Path, places: Sequence[Path]) -> tuple[dict[str, dic
         write_page(folder, f"data/training-{page.slug}.js", data_script(page.link["key"], page.parts))
         write_page(folder, page.file, render("training_group.html", "Training", page=page, films=own))
         links.update({run.folder.name: page.link for run in page.group.runs})
-    write_page(folder, "training.html", render("training.html", "Training", pages=pages, refused=refused))
+    for sweep in sweeps:
+        write_page(folder, sweep.file, render("sweep.html", "Training", page=sweep))
+        write_page(folder, sweep.report_file, sweep.report)
+    listed = render("training.html", "Training", pages=pages, sweeps=sweeps, refused=refused)
+    write_page(folder, "training.html", listed)
     return links, films
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.suite_spec import Measure
-from agentgym.errors import UsageError
+from agentgym.core.suite_spec import Measure, SuiteDrawing
+from agentgym.core.text_image import wrapped
+from agentgym.errors import MissingDataError, MissingPackageError, UsageError
 from agentgym.evaluation.board.boards import Board
 from agentgym.evaluation.board.tables import environment_cells
 from agentgym.evaluation.suites.datasets import EnvDataSet, data_sets
+from agentgym.io.optional import load_reference
 from agentgym.io.untrusted import read_json
-from agentgym.registration import ENVIRONMENTS, class_of
+from agentgym.registration import ENVIRONMENTS, class_of, open_env
 from agentgym.site.rendering import slug
 from agentgym.site.runs import RunPage
 
@@ -36,6 +40,9 @@ REPORTS: Mapping[str, tuple[str, ...]] = {
 DEEP = 3
 """Levels of a report's tables that are shown."""
 
+WORDS_WIDE, WORDS_TALL = 25, 7
+"""Letters and lines of a thumbnail in words."""
+
 _TERM = re.compile(r"\*\*([A-Z][a-z]+)\*\*: ")
 
 
@@ -50,10 +57,21 @@ class ReportTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Thumbnail:
+    """How an episode of an environment begins: as the viewer draws it, or else in words."""
+
+    picture: Mapping[str, str]
+    """Attributes of an ``img``; empty for words."""
+    words: str
+    """First lines of the first observation; empty beside a picture, and without data to open it."""
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentPage:
     """The template's data of an environment."""
 
     id: str
+    thumbnail: Thumbnail
     about: tuple[str, ...]
     """Paragraphs."""
     contract: tuple[tuple[str, str], ...]
@@ -102,6 +120,7 @@ def _page(
                 on_boards.append((f"board-{number}.html", [board.suite.name, *line[:1], *line[2:]]))
     return EnvironmentPage(
         id=env_id,
+        thumbnail=thumbnail(env_id),
         about=about,
         contract=contract,
         steps=game.default_max_steps,
@@ -112,6 +131,24 @@ def _page(
         solved=_solved(env_id, runs),
         reports=tuple(_reports(game.suite, reports)) if reports is not None else (),
     )
+
+
+@cache
+def thumbnail(env_id: str) -> Thumbnail:
+    """Return the picture that a drawing of the first state holds, or the first lines of its text."""
+    try:
+        game = open_env(env_id)
+    except (MissingDataError, MissingPackageError):
+        return Thumbnail({}, "")
+    with closing(game):
+        game.reset(seed=0)
+        if game.suite_spec.drawing is not None:
+            drawing: SuiteDrawing = load_reference(game.suite_spec.drawing, trusted=True)
+            for part in drawing.draw(game, []).walk():
+                if part.tag == "img":
+                    return Thumbnail(part.attributes, "")
+        lines = [part for line in game.shown_text().split("\n") for part in wrapped(line.strip(), WORDS_WIDE)]
+    return Thumbnail({}, "\n".join([line for line in lines if line][:WORDS_TALL]))
 
 
 def documented(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:

@@ -235,4 +235,4 @@ def test_scores_without_floor_and_oracle_are_normalised_by_their_bounds(play: Pl
     (row,) = board.rows
     assert row.rank == 1
     assert row.aggregate.mean.value == pytest.approx(row.envs["Speech"].score.value / 100)
-    assert "no agent is floor or oracle." in markdown([board], Published())
+    assert "not at a floor and an oracle." in markdown([board], Published())

@@ -10,10 +10,12 @@ from agentgym.cli import main
 from agentgym.core.options import options_of
 from agentgym.envs.webshop.source import load_world
 from agentgym.errors import MissingDataError, UsageError
+from agentgym.evaluation.board.boards import make_boards
 from agentgym.evaluation.log.runfiles import read_run
 from agentgym.evaluation.suites.plan import columns
 from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.suites.suite_text import suite_text
+from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.prompts import load_template
 from agentgym.prompts.settings import Prompting
 from agentgym.recipes import find_recipe, recipe_names
@@ -100,8 +102,12 @@ def seeing(tmp_path_factory):
 def test_a_protocol_evaluates_a_directory_as_it_was_trained(seeing, tmp_path, capsys):
     words = ["bench", "--protocol", "gigpo-sokoban", "--model", str(seeing), "--out", str(tmp_path)]
     assert main([*words, "--limit", "1", "--option", "max_tokens=4", "--verify"]) == 0
-    assert capsys.readouterr().out.startswith("replayed: ")
-    (folder,) = (tmp_path / "gigpo-sokoban-first1").iterdir()
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()[:3]] == [
+        "re-run",
+        "re-run",
+        "replayed",
+    ]
+    (folder,) = (tmp_path / "gigpo-sokoban-first1").glob("vl-*")
     run = read_run(folder)
     assert run.agent.options["budget"] == 1024
     assert (run.agent.options["pictures"], run.agent.options["history"]) == ("alone", 0)
@@ -116,8 +122,7 @@ def test_a_protocol_of_pictures_is_refused_to_a_model_without_eyes(name, directo
     assert "reads no pictures: set prompting.pictures to 'none'" in capsys.readouterr().err
 
 
-def test_a_protocol_of_ones_own(directory, tmp_path):
-    text = """
+OWN = """
 name = "mine"
 version = "1"
 seed = 1
@@ -129,19 +134,65 @@ template = "generic"
 wording = "generic"
 answer = "plain"
 history = 0
-budget = 600
+budget = 2000
 max_tokens = 4
 temperature = 0.0
 [[env]]
+"""
+
+CARDS = """
 id = "agentgym/EZPoints-v0"
 label = "EZPoints"
 split = "test"
 tasks = 2
 """
-    (tmp_path / "mine.toml").write_text(text)
+
+TALK = """
+id = "agentgym/Sotopia-v0"
+label = "talk"
+split = "test"
+tasks = 1
+kwargs = { order = "simultaneous", max_turns = 2 }
+"""
+
+
+def bench(tmp_path, directory, env, *more):
+    """Play a protocol of one's own; return the verified runs by the agent's name, and the board."""
+    (tmp_path / "mine.toml").write_text(OWN + env)
     words = ["bench", "--protocol", str(tmp_path / "mine.toml"), "--model", str(directory)]
-    assert main([*words, "--out", str(tmp_path / "runs")]) == 0
+    assert main([*words, "--out", str(tmp_path / "runs"), *more]) == 0
+    found = list(verify_below(tmp_path / "runs"))
+    return {each.run.agent.name: each for each in found}, make_boards(found)[0]
+
+
+def test_a_protocol_of_ones_own_is_played_beside_floor_and_oracle(directory, tmp_path):
+    runs, (board,) = bench(tmp_path, directory, CARDS)
+    found = {name: (each.verdict.role, each.verdict.badge) for name, each in runs.items()}
+    assert found == {
+        "random": ("floor", "re-run"),
+        "oracle": ("oracle", "re-run"),
+        "plain": ("agent", "replayed"),
+    }
     assert (tmp_path / "runs" / "suites" / "mine.toml").is_file()
+    assert board.rows[0].role == "oracle"
+    # scores stay as the paper prints them
+    assert (board.scales["EZPoints"].floor, board.scales["EZPoints"].oracle) == (0.0, 1.0)
+
+
+def test_a_protocol_without_baselines_is_the_same_suite_and_ranked(directory, tmp_path):
+    runs, (board,) = bench(tmp_path, directory, CARDS, "--no-baselines")
+    assert runs.keys() == {"plain"}
+    assert [(row.name, row.rank is not None) for row in board.rows] == [("plain", True)]
+    (alone,) = runs.values()
+    runs, _ = bench(tmp_path, directory, CARDS)
+    assert {each.run.suite_sha256 for each in runs.values()} == {alone.run.suite_sha256}
+
+
+def test_an_environment_without_an_oracle_is_played_without(directory, tmp_path, capsys):
+    runs, (board,) = bench(tmp_path, directory, TALK)
+    assert runs.keys() == {"random", "plain"}
+    assert "left out: oracle: agent 'oracle' plays nothing of suite mine" in capsys.readouterr().err
+    assert {row.role for row in board.rows} == {"floor", "agent"}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +260,7 @@ def test_games_beyond_the_protocols_own_are_played_where_they_are(directory, tmp
     words = ["bench", "--protocol", "gigpo-alfworld", "--model", str(directory), "--out", str(tmp_path)]
     own = ["--option", "max_tokens=1"]
     assert main([*words, *own, "--limit", "1", "--option", "history=0"]) == 0
-    (folder,) = (tmp_path / "gigpo-alfworld-first1").iterdir()
+    (folder,) = (tmp_path / "gigpo-alfworld-first1").glob("plain-*")
     run = read_run(folder)
     left_out = {gap.label: gap.reason for gap in run.left_out}
     assert left_out.keys() <= {"unseen, all"}

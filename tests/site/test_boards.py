@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from agentgym.errors import MissingDataError
 from agentgym.evaluation.board.boards import make_boards
 from agentgym.evaluation.board.statistics import Estimate
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.submissions import examine_below
+from agentgym.site import environments
 from agentgym.site.boards import WIDTH, _drawn, filters
 from agentgym.site.build import build_site
-from agentgym.site.environments import environment_pages
+from agentgym.site.environments import Thumbnail, environment_pages, thumbnail
 from agentgym.site.rendering import render
 from tests.evaluation.making import write_complete
 
@@ -45,6 +47,32 @@ def test_an_environment_s_boards_are_counted_and_it_is_told_in_words(made_site):
     assert "<td>1</td></tr>" in shown
     for each in environment_pages([], [], None):
         assert not set('{}[]"') & set(each.about[0]), each.about[0]
+
+
+def test_every_environment_shows_how_an_episode_begins(made_site, monkeypatch):
+    """By its drawing where that is a picture, else in a few short lines of the first observation."""
+    pages = {each.name: each.thumbnail for each in environment_pages([], [], None)}
+    assert {name for name, shown in pages.items() if shown.picture} == {
+        "Sokoban",
+        "VisualSokoban",
+        "EZPoints",
+    }
+    assert all(bool(shown.picture) != bool(shown.words) for shown in pages.values())
+    assert pages["HotpotQA"].words.startswith("Question: In which city\nis ")
+    for shown in pages.values():
+        lines = shown.words.split("\n")
+        assert (len(lines) <= 7, max(map(len, lines)) <= 25) == (True, True)
+        assert len(shown.picture.get("src", "")) < 5_000
+    page = (made_site.folder / "environments.html").read_text()
+    assert page.count('class="thumb"') == len(pages)
+    assert page.count('alt="Drawing of how an episode of ') == 3
+    monkeypatch.setattr(environments, "open_env", refuse)
+    assert thumbnail.__wrapped__("agentgym/Sokoban-v0") == Thumbnail({}, "")
+
+
+def refuse(env_id):
+    """Open nothing, as without data."""
+    raise MissingDataError(env_id)
 
 
 @pytest.mark.browser

@@ -178,7 +178,7 @@ def notes(board: Board) -> list[Note]:
             ]
         )
     if not board.suite.floor:
-        bounds = "Normalised scores are 0 and 1 at the bounds of each score: no agent is floor or oracle."
+        bounds = "Normalised scores are 0 and 1 at the bounds of each score, not at a floor and an oracle."
         found.append([("", bounds)])
     for label, scale in board.scales.items():
         if not scale.usable:

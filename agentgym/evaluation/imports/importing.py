@@ -23,11 +23,11 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.imports.comparison import Agreement, LogMismatch, TaskFinder, compare_episode
 from agentgym.evaluation.imports.dialects import DIALECTS
 from agentgym.evaluation.log.recorded_answers import answer_pins
-from agentgym.evaluation.log.recordings import SCALE, write_recorded
+from agentgym.evaluation.log.recordings import write_recorded
 from agentgym.evaluation.log.results import record_of
 from agentgym.evaluation.suites import NAMES, own_suite_file
 from agentgym.evaluation.suites.plan import open_single, planned_episodes
-from agentgym.evaluation.suites.suite import MAX_ATTEMPTS, Suite, SuiteAgent, SuiteEnv, check_names
+from agentgym.evaluation.suites.suite import MAX_ATTEMPTS, SCALE, Suite, SuiteAgent, SuiteEnv, check_names
 from agentgym.evaluation.suites.suite_text import write_suite
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.provenance import here_and_now

@@ -28,13 +28,10 @@ from agentgym.evaluation.log.results import (
     record_of,
 )
 from agentgym.evaluation.log.runfiles import file_sha256, write_run
-from agentgym.evaluation.suites.suite import Suite, SuiteAgent, SuiteEnv
+from agentgym.evaluation.suites.suite import SCALE, Suite, SuiteAgent, SuiteEnv
 from agentgym.evaluation.suites.suite_text import write_suite
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.provenance import Provenance, here_and_now
-
-SCALE = (SuiteAgent("random", "random"), SuiteAgent("oracle", "oracle"))
-"""Agents of the suite, with which scores can be compared."""
 
 
 class Recording:

@@ -136,6 +136,10 @@ class SuiteAgent:
         return self.name if seed is None else f"{self.name}-seed{seed}"
 
 
+SCALE = (SuiteAgent("random", "random"), SuiteAgent("oracle", "oracle"))
+"""Agents with which scores can be compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class Suite:
     """A benchmark: environments, tasks and seeds, and the agents it runs by itself.
@@ -157,6 +161,11 @@ class Suite:
     """Name of the agent whose score counts as 1."""
     env: tuple[SuiteEnv, ...] = ()
     agent: tuple[SuiteAgent, ...] = ()
+
+    @property
+    def anchors(self) -> tuple[str, str]:
+        """Names of the agents whose rows are floor and oracle; `SCALE`'s where bounds normalise scores."""
+        return self.floor or SCALE[0].name, self.oracle or SCALE[1].name
 
     @property
     def header(self) -> dict[str, Any]:

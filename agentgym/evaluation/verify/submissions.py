@@ -205,7 +205,7 @@ def _examine(
 
 def _scale(suite: Suite) -> str:
     """Digest what no run's digest covers, and a suite file that comes with a run may have otherwise."""
-    anchors = [asdict(agent) for agent in suite.agent if agent.name in (suite.floor, suite.oracle)]
+    anchors = [asdict(agent) for agent in suite.agent if agent.name in suite.anchors]
     return sha256_json([anchors, [[env.label, env.measures] for env in suite.env]])
 
 

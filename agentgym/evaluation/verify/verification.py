@@ -224,7 +224,8 @@ def _repeatable(agent: SuiteAgent) -> bool:
 
 def _role(agent: SuiteAgent, suite: Suite) -> Role:
     """Return the role that an agent's whole identity gives it, which it has to play again for."""
-    roles: dict[str, Role] = {suite.floor: "floor", suite.oracle: "oracle"}
+    floor, oracle = suite.anchors
+    roles: dict[str, Role] = {floor: "floor", oracle: "oracle"}
     for listed in suite.agent:
         if listed.name in roles and listed.name == agent.name and not list(_check_agent(agent, suite)):
             return roles[listed.name]
