@@ -16,6 +16,7 @@ from agentgym.vector.batching import (
     info_column,
     merge_columns,
     merge_observations,
+    replace_rows,
     spread,
     take,
     unbatch_observations,
@@ -278,3 +279,14 @@ def test_tuples_of_one_length_stay_tuples():
 def test_spreading_leaves_the_rest_empty():
     assert spread(info_column(["a"]), [1], 3).tolist() == [None, "a", None]
     assert spread(info_column([5]), [1], 3).tolist() == [0, 5, 0]
+
+
+def test_rows_are_replaced():
+    batch = {"text": ("a", "b"), "image": np.zeros((2, 3)), "fixed": np.zeros((2, 1))}
+    batch["fixed"].flags.writeable = False
+    rows = {"text": ("c",), "image": np.ones((1, 3)), "fixed": np.ones((1, 1))}
+    found = replace_rows(batch, np.array([1]), rows)
+    assert found["text"] == ("a", "c")
+    assert found["image"] is batch["image"]  # not copied
+    assert (found["image"][:, 0].tolist(), found["fixed"][:, 0].tolist()) == ([0, 1], [0, 1])
+    assert not batch["fixed"].any()
