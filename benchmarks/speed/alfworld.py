@@ -110,22 +110,21 @@ def single(tasks: list[Task]) -> Run:
 
 
 def batched(tasks: list[Task], num: int) -> Run:
-    """Step a vector environment that resets itself."""
+    """Step a vector environment that resets itself; as `single`, all begin anew after so many steps."""
     envs = SerialVectorEnv(
         num, env_class=ALFWorldEnv, dataset=dataset(), split="valid_seen", max_steps=ENDLESS
     )
     names = [tasks[i % len(tasks)].id for i in range(num)]
-    rows = envs.reset(seed=0, options={"tasks": names})[1]["admissible_actions"]
     rng = np.random.default_rng(0)
-    last = [rows]
 
     def once() -> int:
-        draws = rng.random(num).tolist()
-        actions = [
-            row[int(draw * len(row))] if row else "look" for row, draw in zip(last[0], draws, strict=True)
-        ]
-        last[0] = envs.step(actions)[4]["admissible_actions"]
-        return num
+        rows = envs.reset(options={"tasks": names})[1]["admissible_actions"]
+        for draws in rng.random((STEPS, num)).tolist():
+            actions = [
+                row[int(draw * len(row))] if row else "look" for row, draw in zip(rows, draws, strict=True)
+            ]
+            rows = envs.step(actions)[4]["admissible_actions"]
+        return STEPS * num
 
     return timed(once)
 
