@@ -230,7 +230,7 @@ def from_models(folder: Path) -> Iterator[Difference]:
         yield by_pair(name, "clone of the explorer", measure, first, second)
     (played,) = (read_episodes(path.parent) for path in (folder / "untagged").glob("*/*/run.json"))
     for measure, (place, meaning) in itertools.product(
-        ("success", "f1", "invalid"), ((1, "answer"), (2, "rejected"))
+        ("success", "f1", "invalid", "steps"), ((1, "answer"), (2, "rejected"))
     ):
         one, other = (values(played, column, measure) for column in (UNTAGGED[0], UNTAGGED[place]))
         yield difference(f"smollm2-untagged-{meaning}-{measure}", "SmolLM2", measure, one, other)

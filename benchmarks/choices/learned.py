@@ -36,7 +36,7 @@ SMOLLM2 = Path("runs/models/smollm2")
 UNTAGGED = ("HotpotQA, untagged ends", "HotpotQA, untagged is the answer", "HotpotQA, untagged is rejected")
 FREE_TEXT = (
     "--wording multihop --answer plain --option choice=free --option max_tokens=24 --option temperature=0.0 "
-    "--option history=0 --option budget=1024 --option dtype=bfloat16"
+    "--option history=0 --option budget=4096 --option dtype=bfloat16"
 )
 """How SmolLM2 is asked."""
 
