@@ -16,7 +16,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -148,11 +148,14 @@ def words() -> Iterator[str]:
 
 def untrained(seed: int) -> Path:
     """Make the model of random weights; return its folder."""
-    folder = FOLDER / f"untrained-seed{seed}"
+    return untrained_in(FOLDER / f"untrained-seed{seed}", seed, words())
+
+
+def untrained_in(folder: Path, seed: int, said: Iterable[str]) -> Path:
+    """Make a model of random weights for which some words are single tokens, where there is none yet."""
     if not folder.exists():
-        said = sorted(set(words()))
         tokenizer = word_tokenizer(
-            (variant for word in said for variant in (word, f" {word}")), numbers=NUMBERED
+            (variant for word in sorted(set(said)) for variant in (word, f" {word}")), numbers=NUMBERED
         )
         training = Training(
             env_id=ENV,

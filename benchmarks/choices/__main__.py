@@ -1,13 +1,14 @@
 """What moves a number: ``python -m benchmarks.choices`` plays the suite `SUITE` and writes ``choices.json``.
 
-It needs the official data (``AGENTGYM_DATA``), and plays every row twice, as ``agentgym bench`` does. The
-agents are rules, random moves and oracles, so that this gives the same rows, bit for bit, anywhere; what
-temperatures change is played by clones that it trains. What the seeds and checkpoints of a training run
-change is taken from the curves of `SWEEPS`.
+It needs the official data (``AGENTGYM_DATA``) and `SMOLLM2`. Rules, random moves and oracles give the same
+rows, bit for bit, anywhere: ``agentgym bench`` lets them play everything a second time. Of models, which are
+clones that this trains and SmolLM2, it plays every recorded action again. What the seeds and checkpoints of a
+training run change is taken from the curves of `SWEEPS`.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -18,21 +19,24 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.cli import main as agentgym
-from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import t_interval
 from agentgym.evaluation.log.results import EvalSample
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from benchmarks.choices.learned import (
+    DIALECTS,
+    PLAYED_AT,
+    SMOLLM2,
+    SUITE,
+    TEMPERATURES,
+    UNTAGGED,
+    play_models,
+    run_agentgym,
+)
 
 FOLDER = Path(__file__).parent
-SUITE = FOLDER.parent / "suites" / "choices.toml"
 RESULTS = Path("runs/choices")
 TABLE = FOLDER / "choices.json"
 SWEEPS = FOLDER.parent / "algorithms"
-TEMPERATURES = (0.0, 0.4, 1.0)
-SEEDS = range(5)
-PLAYED_AT = "Sokoban, 15 steps"
-"""Where clones are played at each temperature."""
 WINDOW = 10
 """Iterations that a checkpoint is judged by: 1,280 episodes."""
 
@@ -87,6 +91,7 @@ CHOICES = (
         measure="support",
     ),
     Choice("hotpotqa-form", "HotpotQA, published", "HotpotQA, Search-R1 form"),
+    Choice("hotpotqa-untagged", UNTAGGED[0], UNTAGGED[1]),
     Choice("searchqa-aliases", "SearchQA, aliases", "SearchQA, first answer alone"),
     Choice("sokoban-steps", "Sokoban, 120 steps", "Sokoban, 15 steps"),
     Choice("sokoban-steps-random", "Sokoban, 120 steps", "Sokoban, 15 steps", agent="random"),
@@ -126,6 +131,7 @@ def values(episodes: Sequence[EvalSample], column: str, measure: str) -> dict[st
             "success": float(episode.won),
             "score": episode.score,
             "steps": float(episode.length),
+            "invalid": episode.invalid_count / max(episode.length, 1),
         }.get(measure, episode.measures.get(measure, 0.0))
         for episode in own
     }
@@ -207,63 +213,45 @@ def from_sweep(path: Path) -> Iterator[Difference]:
         yield by_pair(f"{name}-best-checkpoint", arm, "success in training", last, best)
 
 
-def clones(folder: Path) -> None:
-    """Clone Sokoban's oracle once a seed, and play each clone at every temperature."""
-    for seed in SEEDS:
-        model = folder / f"clone-seed{seed}"
-        options = ["--set", "env_options.num_boxes=1", "--set", "env_options.dim_room=[6,6]"]
-        if not (model / "config.json").exists():
-            train = [
-                "train",
-                "bc",
-                "--env",
-                "agentgym/Sokoban-v0",
-                "--model",
-                "tiny:0.1m",
-                "--seed",
-                str(seed),
-            ]
-            run([*train, "--tasks", "1000", "--epochs", "3", *options, "--out", str(model)])
-        for temperature in TEMPERATURES:
-            bench = ["bench", str(SUITE), "--env", PLAYED_AT, "--model", str(model), "--no-baselines"]
-            run(
-                [*bench, "--option", f"temperature={temperature}", "--out", str(folder / f"at-{temperature}")]
-            )
+def by_seed(folder: Path, column: str, measure: str = "success") -> Any:
+    """Return float64[seeds], the mean of a column for each clone that was played below a folder."""
+    runs = sorted(path.parent for path in folder.glob("*/*-seed*/run.json"))
+    return np.array([fmean(values(read_episodes(run), column, measure).values()) for run in runs])
 
 
-def from_clones(folder: Path) -> Iterator[Difference]:
-    """Yield what temperatures change, against 1, over the seeds of the clones."""
-    won = {
-        temperature: np.array(
-            [
-                fmean(float(episode.won) for episode in read_episodes(path.parent))
-                for path in sorted((folder / f"at-{temperature}").glob("*/clone-*/run.json"))
-            ]
-        )
-        for temperature in TEMPERATURES
-    }
+def from_models(folder: Path) -> Iterator[Difference]:
+    """Yield what temperatures change, against 1, and a dialect, over the seeds of clones; and `UNTAGGED`."""
+    won = {temperature: by_seed(folder / f"at-{temperature}", PLAYED_AT) for temperature in TEMPERATURES}
     for temperature in TEMPERATURES[:-1]:
         first, second = won[TEMPERATURES[-1]], won[temperature]
         yield by_pair(f"sokoban-temperature-{temperature}", "clone of the oracle", "success", first, second)
+    for name, measure in (("alfworld-dialect-clone", "success"), ("alfworld-dialect-clone-steps", "steps")):
+        first, second = (by_seed(folder / "dialects", column, measure) for column in DIALECTS)
+        yield by_pair(name, "clone of the explorer", measure, first, second)
+    (played,) = (read_episodes(path.parent) for path in (folder / "untagged").glob("*/*/run.json"))
+    for measure, (place, meaning) in itertools.product(
+        ("success", "f1", "invalid", "steps"), ((1, "answer"), (2, "rejected"))
+    ):
+        one, other = (values(played, column, measure) for column in (UNTAGGED[0], UNTAGGED[place]))
+        yield difference(f"smollm2-untagged-{meaning}-{measure}", "SmolLM2", measure, one, other)
 
 
 def table(folder: Path) -> str:
     """Return the report of the runs in a folder, and of the committed sweeps."""
-    found = [*from_runs(folder), *from_clones(folder), *from_sweep(SWEEPS / "sweep-sokoban.json")]
+    found = [*from_runs(folder), *from_models(folder), *from_sweep(SWEEPS / "sweep-sokoban.json")]
     return json.dumps({each.name: asdict(each) for each in found}, indent=1) + "\n"
-
-
-def run(command: list[str]) -> None:
-    """Run a command of ``agentgym``; `UsageError` where it fails."""
-    if code := agentgym(command):
-        raise UsageError(f"agentgym {command[0]} ended with {code}")
 
 
 def main() -> None:
     """Play, verify, and write the report."""
-    run(["bench", str(SUITE), "--out", str(RESULTS)])
-    clones(RESULTS)
-    TABLE.write_text(table(RESULTS), encoding="utf-8")
+    parser = argparse.ArgumentParser(description="Measure what choices of a protocol change.")
+    parser.add_argument("--out", type=Path, default=RESULTS, help=f"folder of the runs (default: {RESULTS})")
+    folder = parser.parse_args().out
+    if not (SMOLLM2 / "config.json").is_file():
+        raise SystemExit(f"{SMOLLM2} holds no model: make {SMOLLM2}/config.json")
+    run_agentgym(["bench", str(SUITE), "--out", str(folder)])
+    play_models(folder)
+    TABLE.write_text(table(folder), encoding="utf-8")
 
 
 if __name__ == "__main__":
