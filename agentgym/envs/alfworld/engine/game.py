@@ -259,6 +259,7 @@ class Game:
         """By action, and what `TextCode.key` takes of its objects."""
         self._keys = shared.command_keys
         self._takes: dict[str, Callable[[tuple[str, ...]], Any]] = {}
+        """`TextCode.key` of an action's answer in this game, made when it is first given."""
         self._sentences: dict[tuple[str, Any], Sentence] = {}
         """Likewise."""
 

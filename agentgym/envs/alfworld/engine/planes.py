@@ -114,7 +114,7 @@ def _blocks(facts: Sequence[Fact]) -> dict[str, tuple[int, int]]:
     at = 0
     while at < len(facts):
         name = facts[at][0]
-        end = bisect_left(facts, (f"{name}\0",), at)
+        end = bisect_left(facts, (f"{name}\0",), at + 1)
         blocks[name] = (at, end)
         at = end
     return blocks
