@@ -154,7 +154,7 @@ class Bm25(BatchedIndex):
         terms = self._postings.terms
         if len(terms) <= _SLOTS_KEPT:
             if self._slots is None:
-                self._slots = {known: slot for slot, known in enumerate(terms.tolist())}
+                self._slots = dict(zip(terms.tolist(), range(len(terms)), strict=True))
             return self._slots.get(digest)
         slot = int(terms.searchsorted(np.uint64(digest)))
         return slot if slot < len(terms) and terms[slot] == digest else None

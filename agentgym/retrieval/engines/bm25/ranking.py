@@ -273,6 +273,9 @@ def _contenders(totals: ScoreColumn, k: int) -> Documents:
     The k-th largest of the maxima of disjoint sets of scores is no larger than the k-th largest score.
     """
     lanes = totals.reshape(LANES, -1).max(axis=0)
+    if len(lanes) <= k < len(totals):  # of few documents, each is a lane
+        floor = float(np.partition(totals, len(totals) - k)[len(totals) - k]) * _SLACK
+        return _at_least(totals, floor or np.nextafter(0, 1))
     floor = 0.0
     if len(lanes) > k:
         floor = float(np.partition(lanes, len(lanes) - k)[len(lanes) - k]) * _SLACK
