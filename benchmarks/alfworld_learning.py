@@ -151,11 +151,11 @@ def untrained(seed: int) -> Path:
     return untrained_in(FOLDER / f"untrained-seed{seed}", seed, words())
 
 
-def untrained_in(folder: Path, seed: int, said: Iterable[str]) -> Path:
+def untrained_in(folder: Path, seed: int, vocabulary: Iterable[str]) -> Path:
     """Make a model of random weights for which some words are single tokens, where there is none yet."""
     if not folder.exists():
         tokenizer = word_tokenizer(
-            (variant for word in sorted(set(said)) for variant in (word, f" {word}")), numbers=NUMBERED
+            (variant for word in sorted(set(vocabulary)) for variant in (word, f" {word}")), numbers=NUMBERED
         )
         training = Training(
             env_id=ENV,

@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _with_baselines(
     suite: Suite, further: Sequence[SuiteAgent], names: list[str] | None, *, wanted: bool
 ) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Return the agents, with the suite's floor and oracle or without them, and those that nobody named."""
+    """Return the agents, with or without the suite's floor and oracle, and the names that were added."""
     scale = tuple(agent.name for agent in suite.agent if agent.name in suite.anchors)
     if wanted and names is not None:
         return [*scale, *names], tuple(name for name in scale if name not in names)
