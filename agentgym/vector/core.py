@@ -478,9 +478,11 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         finals = Starts(take(moves.observations, where), {k: v[where] for k, v in moves.infos.items()})
         starts = self._start(ended, [None] * len(ended), [None] * len(ended))
         observations = replace_rows(moves.observations, where, starts.observations)
-        infos = {key: moves.infos[key].copy() for key in starts.infos}
-        for key, column in infos.items():
-            column[where] = starts.infos[key]
+        infos = {}
+        for key, rows in starts.infos.items():
+            column = moves.infos[key]
+            infos[key] = column.astype(np.promote_types(column.dtype, rows.dtype))
+            infos[key][where] = rows
         merged = Moves(observations, moves.rewards, moves.terminations, moves.truncations, infos)
         return merged, ended, finals
 

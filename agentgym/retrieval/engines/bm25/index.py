@@ -114,7 +114,10 @@ class Bm25(BatchedIndex):
     def _rank(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
         before, self._asked = self._asked, self._asked + len(queries)
         if self._wanted is None and before < COMPILED_AFTER <= self._asked:
-            self._backend = self._ranking = None  # chosen anew
+            self._backend = choose_backend(None, self._postings, self._asked)
+            self._ranking = make_ranking(
+                self._backend, self._postings
+            )  # never None: threads search meanwhile
         if self._ranking is None:
             self._ranking = make_ranking(self.backend, self._postings)
         return self._ranking.search(queries, k)
