@@ -21,7 +21,7 @@ from agentgym.vector.batching import (
     take,
     unbatch_observations,
 )
-from tests.corridor import CorridorVectorEnv
+from tests.corridor import CorridorEnv, CorridorVectorEnv
 
 
 def corridors(n=3, mode=AutoresetMode.DISABLED, tasks=None, **options):
@@ -290,3 +290,16 @@ def test_rows_are_replaced():
     assert found["image"] is batch["image"]  # not copied
     assert (found["image"][:, 0].tolist(), found["fixed"][:, 0].tolist()) == ([0, 1], [0, 1])
     assert not batch["fixed"].any()
+
+
+def test_a_reset_in_the_same_step_keeps_what_an_info_is(monkeypatch):
+    """A value that is None where an episode begins, and a number afterwards."""
+    plain = CorridorEnv._extra_info
+    monkeypatch.setattr(
+        CorridorEnv, "_extra_info", lambda self: {**plain(self), "late": 0.5 if self._turn else None}
+    )
+    envs = corridors(2, AutoresetMode.SAME_STEP, tasks=["corridor1", "corridor8"])
+    *_, ended, _, infos = envs.step(["right", "right"])
+    assert ended.tolist() == [True, False]
+    assert infos["late"].tolist() == [None, 0.5]
+    assert infos["final_info"]["late"][0] == 0.5
