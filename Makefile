@@ -35,23 +35,15 @@ COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen
 RUN = $(VENV)/bin/python
 # Each worker begins with its share in one piece, so that tests of a file share what they open, and then helps others.
 PARALLEL = -n auto --maxprocesses 4 --dist worksteal
-# What is not of the core: it needs the tools of the `dev` extra, torch, or FastAPI.
-NOT_CORE = tests/test_layers.py tests/test_packaging.py \
-	agentgym/algos/loss.py agentgym/algos/process.py agentgym/recipes agentgym/training docs/algorithms/losses.md tests/training \
-	tests/algos/test_adding.py tests/algos/test_bounds.py tests/algos/test_golden.py tests/algos/test_importance.py tests/algos/test_istar.py tests/algos/test_loss.py tests/algos/test_process.py tests/algos/test_sampo.py \
-	tests/algos/test_steppo.py tests/cli/test_diagnostics.py tests/cli/test_plot.py tests/cli/test_train.py tests/cli/test_train_bc.py tests/examples/test_training.py tests/recipes \
-	tests/cli/test_index.py tests/retrieval/test_remote.py tests/serving/test_env_fuzz.py tests/serving/test_env_server.py tests/serving/test_env_socket.py tests/serving/test_gateway.py tests/serving/test_gateway_anthropic.py tests/serving/test_gateway_engine.py tests/serving/test_gateway_env.py tests/serving/test_gateway_tokens.py agentgym/serving/gateway tests/serving/test_openenv.py tests/serving/test_remote_env.py tests/serving/test_remote_episodes.py tests/serving/test_retrieval.py \
-	agentgym/envs/sotopia/pettingzoo.py tests/sotopia/test_pettingzoo.py tests/endpoint/test_real_server.py \
-	agentgym/site tests/site tests/test_videos.py tests/bridges/test_trl.py
+# The marks of tests are set in tests/needs.py.
+IN_CI = not slow and not gpu and not java
+QUICK = $(IN_CI) and not house and not long
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 # Its environment holds that Gymnasium alone, which goes before the one of $(VENV), whose other packages it uses.
 GYMNASIUM ?= $(OLDEST_GYMNASIUM)
 GYMNASIUM_VENV = .venv-gymnasium-$(GYMNASIUM)
 OLDEST_GYMNASIUM = $(shell sed -n 's/.*"gymnasium>=\([0-9.]*\),.*/\1.0/p' pyproject.toml)
-OF_GYMNASIUM = tests/test_checking.py tests/test_env.py tests/test_foreign_project.py tests/test_make.py tests/test_registry.py tests/test_rendering.py \
-	tests/test_sharded.py tests/test_spaces.py tests/test_vector.py tests/test_wrappers.py tests/sokoban/test_array_env.py \
-	tests/sokoban/test_vector.py docs/gymnasium.md
 
 # Tests start hundreds of processes. Where images forbid compiled files, each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,15 +51,18 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-ci test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 install: $(VENV)/.installed-dev ## create .venv with everything that development needs
 
-test: $(VENV)/.installed-dev ## run the tests, but the slow ones
-	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "not slow and not gpu and not java"
+test: $(VENV)/.installed-dev ## run the tests of the package, but whole runs, kills and what takes long
+	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "$(QUICK)"
+
+test-ci: $(VENV)/.installed-dev ## run the tests that CI runs: also whole runs and kills, and tests of the checkout itself
+	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "$(IN_CI)"
 
 test-parity: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run the slow tests that need other projects: engines, servers, type checkers
 	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest $(PARALLEL) --durations=40 -m "slow and peer and not gpu and not java"
@@ -106,10 +101,10 @@ test-gymnasium: $(VENV)/.installed-dev ## run the contract's tests on another Gy
 	@$(RUN) -m pip --python $(GYMNASIUM_VENV)/bin/python install --quiet --disable-pip-version-check --no-deps gymnasium==$(GYMNASIUM)
 	@place='import sysconfig; print(sysconfig.get_path("purelib"))'; \
 		echo "import site; site.addsitedir('$$($(RUN) -c "$$place")')" > "$$($(GYMNASIUM_VENV)/bin/python -c "$$place")/dev.pth"
-	@$(GYMNASIUM_VENV)/bin/python -m pytest -m "not slow and not gpu and not java and not peer" $(OF_GYMNASIUM)
+	@$(GYMNASIUM_VENV)/bin/python -m pytest -m "$(IN_CI) and not peer" $$($(RUN) -m tests.needs contract)
 
 core-tests: $(VENV)/.installed-test
-	@$(RUN) -m pytest -m "not slow and not gpu and not java and not peer" $(NOT_CORE:%=--ignore=%)
+	@$(RUN) -m pytest -m "$(QUICK) and not peer"
 
 test-vllm: $(VLLM_VENV)/.installed ## run the contract of engines on vLLM, in this process and served, and three iterations, on a processor
 	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_engine_contract.py tests/training/test_server_engine.py
@@ -122,10 +117,15 @@ lint: $(VENV)/.installed-dev ## check style, formatting and layers
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/lint-imports
+	@$(RUN) -m tests.ratchet
+
+ratchet: $(VENV)/.installed-dev ## record how large and how tangled each folder is, rises too; lint refuses rises that are not recorded
+	@$(RUN) -m tests.ratchet --write
 
 format: $(VENV)/.installed-dev ## format the code and mend what ruff can mend
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
+	@$(RUN) -m tests.ratchet --lower
 
 type: $(VENV)/.installed-dev ## check types
 	@$(VENV)/bin/mypy

@@ -2,17 +2,19 @@
 
 A room is a module or a folder right below the package; an arrow leads from a room to another that it imports;
 a room's floor is the longest way of arrows down from it. The same is shown of every folder that has rooms of
-its own, and the longest chain of imports from module to module.
+its own, and the longest chain of imports from module to module. `tests.ratchet` records these figures.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -22,6 +24,13 @@ ROOT = Path(__file__).resolve().parents[1]
 SMALL = 60
 SHOWN = 5
 """Folders of more rooms than this are listed."""
+
+CLAUSES = re.compile(
+    r"(after|as|at|before|behind|beside|by|for|from|in|of|on|than|that|to"
+    r"|what|when|where|which|who(m|se)?|with(in|out)?)\b",
+    re.IGNORECASE,
+)
+"""First word of a docstring that is a clause without a subject: "Of the engine."."""
 
 Graph = Mapping[str, frozenset[str]]
 """What each module, or room, imports."""
@@ -36,24 +45,24 @@ class Lines(NamedTuple):
     blank: int
 
 
-def modules(package: str = "agentgym") -> dict[str, Path]:
-    """Return the files of a package by the names of their modules."""
+def modules(package: str = "agentgym", root: Path = ROOT) -> dict[str, Path]:
+    """Return the files of a package of a checkout by the names of their modules."""
     found = {}
-    for path in sorted((ROOT / package.replace(".", "/")).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
+    for path in sorted((root / package.replace(".", "/")).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def imports(package: str = "agentgym") -> Graph:
+def imports(package: str = "agentgym", root: Path = ROOT) -> Graph:
     """Return what each module of a package imports of it, inside functions and for types included."""
-    known = modules(package)
+    known = modules(package, root)
     return {name: frozenset(_imported(path, known) - {name}) for name, path in known.items()}
 
 
 def _imported(path: Path, known: Mapping[str, Path]) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_tree(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
@@ -70,6 +79,11 @@ def rooms(graph: Graph, folder: str) -> Graph:
         if room:
             arrows.setdefault(room, set()).update(filter(None, (_room(other, folder) for other in imported)))
     return {room: frozenset(others - {room}) for room, others in arrows.items()}
+
+
+@cache
+def _tree(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _room(module: str, folder: str) -> str:
@@ -108,7 +122,7 @@ def longest_chain(graph: Graph) -> list[str]:
 def lines_of(source: str) -> Lines:
     """Count a module's lines by kind; a line with code and a comment is code."""
     documented: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         value = node.value if isinstance(node, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             documented.update(range(value.lineno, (value.end_lineno or value.lineno) + 1))
@@ -119,9 +133,25 @@ def lines_of(source: str) -> Lines:
     return Lines(len(plain) - comments - blank, len(documented), comments, blank)
 
 
+def attribute_docstrings(source: str) -> Iterator[str]:
+    """Yield the docstrings below attributes of modules and classes."""
+    bodies: list[list[ast.stmt]] = [_tree(source).body]
+    for body in bodies:  # grows
+        bodies.extend(node.body for node in body if isinstance(node, ast.ClassDef))
+        for attribute, text in pairwise(body):
+            value = text.value if isinstance(text, ast.Expr) else None
+            if isinstance(attribute, ast.Assign | ast.AnnAssign) and isinstance(value, ast.Constant):
+                yield str(value.value)
+
+
+def is_clause(docstring: str) -> bool:
+    """Return whether a docstring begins as a clause without a subject does."""
+    return CLAUSES.match(docstring.lstrip()) is not None
+
+
 def function_lengths(source: str) -> Iterator[int]:
     """Yield how many lines each function has."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield (node.end_lineno or node.lineno) - node.lineno + 1
 

@@ -1,0 +1,182 @@
+"""Figures of the checkout that may fall and not rise unseen, recorded in `tests/ratchet.toml`.
+
+``python -m tests.ratchet`` fails where a figure is above its record, so a rise needs its record changed in
+the same commit. ``--lower`` records what fell, ``--write`` (`make ratchet`) records every figure, and both
+fill in the figures of `docs/architecture.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from tests.structure import (
+    ROOT,
+    SHOWN,
+    attribute_docstrings,
+    floors,
+    imports,
+    is_clause,
+    longest_chain,
+    modules,
+    rooms,
+)
+
+RECORD = "tests/ratchet.toml"
+PAGE = "docs/architecture.md"
+BESIDE = ("benchmarks", "examples", "tests")
+"""Folders beside the package, whose lines count and whose rooms do not."""
+
+HEAD = """# What may fall, and rises only together with its line here: `make ratchet` writes this file.
+# Rooms, floors and arrows are those of tests/structure.py. `lines` of Python are with folders below;
+# `clauses` are those of its `docstrings` of attributes that have no subject. `words` leave comments out.
+"""
+
+Figures = dict[str, dict[str, int]]
+"""Figures by name, of each folder or group of pages by its path."""
+
+NOT_BOUND = ("docstrings",)
+"""Figures that may rise: a share is of them."""
+
+
+def measured(root: Path = ROOT) -> Figures:
+    """Measure a checkout."""
+    found: Figures = {}
+    graph = imports("agentgym", root)
+    for name, path in modules("agentgym", root).items():
+        if path.name == "__init__.py":
+            found[name.replace(".", "/")] = _structure(rooms(graph, name)) | _lines(path.parent)
+    found |= {folder: {"lines": sum(map(_count, (root / folder).rglob("*.py")))} for folder in BESIDE}
+    return found | pages(root)
+
+
+def _structure(inside: Mapping[str, frozenset[str]]) -> dict[str, int]:
+    height = max(floors(inside).values(), default=0)
+    return {"rooms": len(inside), "floors": height, "arrows": sum(map(len, inside.values()))}
+
+
+def _count(path: Path) -> int:
+    return path.read_text(encoding="utf-8").count("\n")
+
+
+def _lines(folder: Path) -> dict[str, int]:
+    files = [line_figures(file) for file in folder.rglob("*.py")]
+    return {name: sum(file[name] for file in files) for name in ("lines", "clauses", "docstrings")}
+
+
+@cache
+def line_figures(path: Path) -> dict[str, int]:
+    """Count a file's lines, and its docstrings of attributes."""
+    documented = list(attribute_docstrings(path.read_text(encoding="utf-8")))
+    return {
+        "lines": _count(path),
+        "clauses": sum(map(is_clause, documented)),
+        "docstrings": len(documented),
+    }
+
+
+def pages(root: Path = ROOT) -> Figures:
+    """Count the words of a checkout's README and documentation."""
+    return {"README.md": _pages([root / "README.md"]), "docs": _pages(sorted((root / "docs").rglob("*.md")))}
+
+
+def _pages(files: list[Path]) -> dict[str, int]:
+    texts = [re.sub(r"<!--.*?-->", " ", file.read_text(encoding="utf-8"), flags=re.DOTALL) for file in files]
+    return {"pages": len(files), "words": sum(len(text.split()) for text in texts)}
+
+
+def recorded(root: Path = ROOT) -> Figures:
+    """Read a checkout's record."""
+    record: Figures = tomllib.loads((root / RECORD).read_text(encoding="utf-8"))
+    return record
+
+
+def rises(now: Figures, record: Figures) -> Iterator[str]:
+    """Yield a line for each figure above its record, and for each path that has no record."""
+    for path, figures in now.items():
+        if path not in record:
+            yield f"{path}: not in {RECORD}"
+            continue
+        for name, figure in figures.items():
+            if name not in NOT_BOUND and figure > record[path].get(name, 0):
+                yield f"{path}: {name} rose from {record[path].get(name, 0):,} to {figure:,}"
+
+
+def lowered(now: Figures, record: Figures) -> Figures:
+    """Return a record with what fell, without paths that are gone; nothing in it rises."""
+    return {
+        path: {
+            name: figure if name in NOT_BOUND else min(figure, record[path].get(name, figure))
+            for name, figure in now[path].items()
+        }
+        for path in record
+        if path in now
+    }
+
+
+def write(record: Figures, root: Path = ROOT) -> None:
+    """Write the page's figures, and a record in which the words of that page are the new ones."""
+    page = root / PAGE
+    text = page.read_text(encoding="utf-8")
+    page.write_text(with_figures(text, record, root), encoding="utf-8")
+    record = record | pages(root)
+    rows = [
+        f'"{path}" = {{ {", ".join(f"{name} = {figure}" for name, figure in figures.items())} }}\n'
+        for path, figures in record.items()
+    ]
+    (root / RECORD).write_text(HEAD + "".join(rows), encoding="utf-8")
+
+
+def with_figures(page: str, record: Figures, root: Path = ROOT) -> str:
+    """Return the page of the architecture with the figures of a record, below its heading "Figures"."""
+    before, heading, rest = page.partition("\n## Figures\n")
+    text, following, after = rest.partition("\n## ")
+    intro = text.partition("\n| ")[0].rstrip()
+    return before + heading + intro + "\n\n" + "\n".join(table(record, root)) + "\n" + following + after
+
+
+def table(record: Figures, root: Path = ROOT) -> Iterator[str]:
+    """Yield the rows of the page's two tables."""
+    yield "| folder | rooms | floors | arrows | lines | docstrings of attributes without a subject |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for path, row in record.items():
+        if row.get("rooms", 0) > SHOWN and (path.count("/") <= 1):
+            share = row["clauses"] / max(row["docstrings"], 1)
+            figures = (row["rooms"], row["floors"], row["arrows"], f"{row['lines']:,}", f"{share:.0%}")
+            yield f"| `{path}` | {' | '.join(map(str, figures))} |"
+    graph = imports("agentgym", root)
+    inner = {name: others - {"agentgym"} for name, others in graph.items() if name != "agentgym"}
+    yield ""
+    yield "| of the package | |"
+    yield "|---|---:|"
+    yield f"| modules | {len(graph):,} |"
+    yield f"| imports | {sum(map(len, graph.values())):,} |"
+    yield f"| longest chain of imports | {len(longest_chain(inner))} modules |"
+
+
+def main() -> None:
+    """Check, lower or write the record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lower", action="store_true", help="record what fell")
+    parser.add_argument("--write", action="store_true", help="record every figure, rises too")
+    options = parser.parse_args()
+    now = measured()
+    if options.write:
+        write(now)
+        return
+    record = recorded()
+    found = list(rises(now, record))
+    if options.lower and not found:
+        write(lowered(now, record))
+    sys.stderr.writelines(f"{line}\n" for line in found)
+    if found:
+        sys.exit("above tests/ratchet.toml: take it back, or record it in this commit with `make ratchet`")
+
+
+if __name__ == "__main__":
+    main()

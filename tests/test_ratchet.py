@@ -1,0 +1,94 @@
+"""The ratchet: a figure that rises is seen, one that fell is kept, and the page shows what is recorded."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import ratchet, structure
+
+FILES = {
+    "agentgym/__init__.py": '"""A package."""\n',
+    "agentgym/low.py": "X = 1\n",
+    "agentgym/high.py": "import agentgym.low\n",
+    "agentgym/room/__init__.py": "",
+    "agentgym/room/one.py": 'Y: int = 2\n"""Number of rooms."""\n',
+    "agentgym/room/two.py": "",
+    "docs/architecture.md": "# Page\n\n## Figures\n\nText.\n\n| ancient |\n\n## Next\n\nMore.\n",
+    "README.md": "Two words.<!-- and a mark -->\n",
+    **{f"{folder}/a.py": "1\n" for folder in ratchet.BESIDE},
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a small checkout with a record."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "tests").mkdir(exist_ok=True)
+    ratchet.write(ratchet.measured(tmp_path), tmp_path)
+    return tmp_path
+
+
+def rises(root: Path) -> list[str]:
+    ratchet.line_figures.cache_clear()
+    return list(ratchet.rises(ratchet.measured(root), ratchet.recorded(root)))
+
+
+PLANTED = {
+    "agentgym/room/two.py": (
+        "import agentgym.room.one\n",
+        ["floors rose from 1 to 2", "arrows rose from 0 to 1"],
+    ),
+    "agentgym/room/three.py": ("Z = 1\n", ["rooms rose from 2 to 3"]),
+    "agentgym/room/one.py": ('Y: int = 2\n"""Of the house."""\n', ["clauses rose from 0 to 1"]),
+    "tests/a.py": ("1\n2\n", ["tests: lines rose from 1 to 2"]),
+    "agentgym/new/__init__.py": ("", ["agentgym/new: not in tests/ratchet.toml"]),
+    "README.md": ("Now three words.\n", ["README.md: words rose from 2 to 3"]),
+    "docs/page.md": ("Word.\n", ["docs: pages rose from 1 to 2", "docs: words rose"]),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_rise_is_named_and_recorded_by_write_alone(checkout: Path, name: str) -> None:
+    assert rises(checkout) == []
+    text, expected = PLANTED[name]
+    (checkout / name).parent.mkdir(exist_ok=True)
+    (checkout / name).write_text(text)
+    found = rises(checkout)
+    assert all(any(line in each for each in found) for line in expected), found
+    now = ratchet.measured(checkout)
+    ratchet.write(ratchet.lowered(now, ratchet.recorded(checkout)), checkout)
+    assert rises(checkout) == found or name.endswith(".md")  # pages are counted as they are
+    ratchet.write(now, checkout)
+    assert rises(checkout) == []
+
+
+def test_what_fell_is_kept(checkout: Path) -> None:
+    (checkout / "agentgym/high.py").unlink()
+    now = ratchet.measured(checkout)
+    assert (now["agentgym"]["rooms"], ratchet.recorded(checkout)["agentgym"]["rooms"]) == (2, 3)
+    ratchet.write(ratchet.lowered(now, ratchet.recorded(checkout)), checkout)
+    assert ratchet.recorded(checkout)["agentgym"]["rooms"] == 2
+    (checkout / "agentgym/high.py").write_text("")
+    assert "agentgym: rooms rose from 2 to 3" in rises(checkout)
+
+
+def test_figures_stand_on_the_page_below_their_heading(checkout: Path) -> None:
+    before, _, after = (checkout / ratchet.PAGE).read_text().partition("| of the package | |")
+    assert before.startswith("# Page\n\n## Figures\n\nText.\n\n| folder | rooms |")
+    assert "ancient" not in before
+    assert after.endswith("\n\n## Next\n\nMore.\n")
+
+
+def test_the_committed_page_has_the_recorded_figures() -> None:
+    page = (ratchet.ROOT / ratchet.PAGE).read_text()
+    assert ratchet.with_figures(page, ratchet.recorded()) == page
+
+
+def test_clauses_are_told_from_sentences() -> None:
+    source = (
+        'A = 1\n"""Of it."""\nclass B:\n    C: int\n    """What it costs."""\n    D = 2\n    """Offers."""\n'
+    )
+    found = structure.attribute_docstrings(source)
+    assert [structure.is_clause(text) for text in found] == [True, True, False]
