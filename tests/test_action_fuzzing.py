@@ -21,7 +21,8 @@ def test_actions_come_in_every_shape_and_length() -> None:
     hostile = HostileActions(seed=0)
     drawn = [hostile.draw(("search[<query>]", "click[a]")) for _ in range(6_000)]
     again = HostileActions(seed=0)
-    assert [again.draw(("search[<query>]", "click[a]")) for _ in range(6_000)] == drawn
+    repeated = [again.draw(("search[<query>]", "click[a]")) for _ in range(6_000)]
+    assert repr(repeated) == repr(drawn)  # nan among them is equal to no nan
     assert len({sent.shape for sent in drawn}) == 11
     assert max(len(sent.action) for sent in drawn if isinstance(sent.action, str)) > MAX_TEXT_LENGTH // 2
     assert len({type(sent.action) for sent in drawn}) > 10

@@ -55,8 +55,8 @@ class DataPool:
 
     Example:
         >>> import tempfile
-        >>> pool = DataPool(tempfile.mkdtemp(), group_size=2)
-        >>> pool.counts(), pool.lease("run", 1, 4, oldest_version=None)
+        >>> with DataPool(tempfile.mkdtemp(), group_size=2) as pool:
+        ...     pool.counts(), pool.lease("run", 1, 4, oldest_version=None)
         ({}, None)
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -104,16 +105,19 @@ def connect(path: Path) -> sqlite3.Connection:
         sqlite3.Error: it cannot be opened.
         UsageError: it is of another version.
     """
-    connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
-    connection.row_factory = sqlite3.Row
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            for statement in f"{_TABLES} PRAGMA user_version = {VERSION};".split(";"):
-                connection.execute(statement)
-        elif version != VERSION:
-            raise UsageError(f"{path} is a data pool of version {version}, not {VERSION}: begin another")
+    with ExitStack() as opened:
+        connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        opened.callback(connection.close)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                for statement in f"{_TABLES} PRAGMA user_version = {VERSION};".split(";"):
+                    connection.execute(statement)
+            elif version != VERSION:
+                raise UsageError(f"{path} is a data pool of version {version}, not {VERSION}: begin another")
+        opened.pop_all()
     return connection
