@@ -38,6 +38,7 @@ PARALLEL = -n auto --maxprocesses 4 --dist worksteal
 # The marks of tests are set in tests/needs.py.
 IN_CI = not slow and not gpu and not java
 QUICK = $(IN_CI) and not house and not long
+TESTS = $(if $(filter true,$(CI)),$(IN_CI),$(QUICK))
 
 # Where the package meets Gymnasium, for test-gymnasium; constraints.txt has the newest version that is supported.
 # Its environment holds that Gymnasium alone, which goes before the one of $(VENV), whose other packages it uses.
@@ -51,18 +52,17 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-ci test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 install: $(VENV)/.installed-dev ## create .venv with everything that development needs
 
-test: $(VENV)/.installed-dev ## run the tests of the package, but whole runs, kills and what takes long
-	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "$(QUICK)"
-
-test-ci: $(VENV)/.installed-dev ## run the tests that CI runs: also whole runs and kills, and tests of the checkout itself
-	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "$(IN_CI)"
+# In two parts, so that no worker holds torch and everything else at once.
+test: $(VENV)/.installed-dev ## run the tests, but whole runs, kills and those of the checkout itself; CI=true runs these too
+	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "torch and $(TESTS)"
+	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "not torch and $(TESTS)"
 
 test-parity: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run the slow tests that need other projects: engines, servers, type checkers
 	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest $(PARALLEL) --durations=40 -m "slow and peer and not gpu and not java"
@@ -101,10 +101,10 @@ test-gymnasium: $(VENV)/.installed-dev ## run the contract's tests on another Gy
 	@$(RUN) -m pip --python $(GYMNASIUM_VENV)/bin/python install --quiet --disable-pip-version-check --no-deps gymnasium==$(GYMNASIUM)
 	@place='import sysconfig; print(sysconfig.get_path("purelib"))'; \
 		echo "import site; site.addsitedir('$$($(RUN) -c "$$place")')" > "$$($(GYMNASIUM_VENV)/bin/python -c "$$place")/dev.pth"
-	@$(GYMNASIUM_VENV)/bin/python -m pytest -m "$(IN_CI) and not peer" $$($(RUN) -m tests.needs contract)
+	@$(GYMNASIUM_VENV)/bin/python -m pytest -m "contract and $(IN_CI) and not peer"
 
 core-tests: $(VENV)/.installed-test
-	@$(RUN) -m pytest -m "$(QUICK) and not peer"
+	@$(RUN) -m pytest $(PARALLEL) -m "$(QUICK) and not peer"
 
 test-vllm: $(VLLM_VENV)/.installed ## run the contract of engines on vLLM, in this process and served, and three iterations, on a processor
 	@$(VLLM_VENV)/bin/python -m pytest -m vllm tests/training/test_engine_contract.py tests/training/test_server_engine.py

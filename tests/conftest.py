@@ -4,20 +4,26 @@ import gc
 import os
 import signal
 from collections.abc import Generator
-from importlib.util import find_spec
+from pathlib import Path
 from shutil import which
 
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
+from tests.needs import absent, marks, may_have
+
 IN_CI = os.environ.get("CI") == "true"
-HAS_ASSETS = "AGENTGYM_DATA" in os.environ
-HAS_CHROMIUM = which("chromium") is not None
-HAS_DOCS = find_spec("furo") is not None
-HAS_NPM = which("npm") is not None and "AGENTGYM_NO_NPM" not in os.environ
-HAS_VLLM = find_spec("vllm") is not None
-HAS_INSPECT = find_spec("inspect_ai") is not None
+ABSENT = absent() | {
+    mark
+    for mark, there in {
+        "assets": "AGENTGYM_DATA" in os.environ,
+        "browser": which("chromium") is not None,
+        "npm": which("npm") is not None and "AGENTGYM_NO_NPM" not in os.environ,
+    }.items()
+    if not there
+}
+"""Marks of what is not here, whose tests are left out."""
 
 # Programs of their own, which import more than all tests together.
 collect_ignore = ["bridges/grpo_steps.py", "sft_step.py"]
@@ -38,29 +44,39 @@ settings.load_profile("ci" if IN_CI else "local")
 
 
 def pytest_report_header() -> list[str]:
-    """Say where the official data is, and which tests are left out for want of what."""
-    data = os.environ.get("AGENTGYM_DATA", "AGENTGYM_DATA is not set: tests marked `assets` are deselected")
-    vllm = "installed" if HAS_VLLM else "not installed: tests marked `vllm` are deselected"
-    chromium = which("chromium") or "not installed: tests marked `browser` are deselected"
-    npm = which("npm") if HAS_NPM else "not installed, or fetches nothing: tests marked `npm` are deselected"
-    return [f"official data: {data}", f"Chromium: {chromium}", f"npm: {npm}", f"vLLM: {vllm}"]
+    """Name the marks whose tests are left out, since what they need is not here."""
+    return [
+        f"official data: {os.environ.get('AGENTGYM_DATA')}",
+        f"not here: {', '.join(sorted(ABSENT)) or '-'}",
+    ]
 
 
+class _Files:
+    """Leaves out files, of the package and docs too, that need what is not here or ``-m`` never wants."""
+
+    def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
+        if collection_path.suffix not in (".py", ".md") and not collection_path.is_dir():
+            return None
+        if not ABSENT.isdisjoint(marks(collection_path)):
+            return True
+        return not may_have(collection_path, config.option.markexpr) or None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Files())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that need official data or programs that are not here."""
-    needs = (
-        ("assets", HAS_ASSETS),
-        ("browser", HAS_CHROMIUM),
-        ("docs", HAS_DOCS),
-        ("inspect", HAS_INSPECT),
-        ("npm", HAS_NPM),
-        ("vllm", HAS_VLLM),
-    )
-    absent = [name for name, there in needs if not there]
-    deselected = [item for item in items if any(item.get_closest_marker(name) for name in absent)]
+    """Mark the tests by what they need, and leave out those that need what is not here."""
+    for item in items:
+        for mark in marks(item.path, getattr(item, "originalname", item.name)):
+            item.add_marker(mark)
+    deselected = [item for item in items if any(item.get_closest_marker(name) for name in ABSENT)]
     if deselected:
         config.hook.pytest_deselected(items=deselected)
-        items[:] = [item for item in items if not any(item.get_closest_marker(name) for name in absent)]
+        gone = set(map(id, deselected))
+        items[:] = [item for item in items if id(item) not in gone]
 
 
 def pytest_collection_finish() -> None:

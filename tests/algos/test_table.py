@@ -165,24 +165,6 @@ def test_only_losses_import_torch():
     assert result.returncode == 0, result.stderr
 
 
-def test_the_core_tests_leave_torch_out():
-    """The modules that import torch, and their tests and pages, are listed by name in the Makefile."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    listed = set(makefile.partition("NOT_CORE = ")[2].partition("\n\n")[0].replace("\\", " ").split())
-    users = {
-        path.relative_to(ROOT).as_posix()
-        for folder, pattern in (("agentgym/algos", "*.py"), ("tests/algos", "*.py"), ("docs", "**/*.md"))
-        for path in (ROOT / folder).glob(pattern)
-        if any(
-            line.lstrip("> ").startswith(("import torch", "from torch"))
-            for line in path.read_text(encoding="utf-8").splitlines()
-            if not line.startswith("    from torch")  # for type checkers only
-        )
-    }
-    assert {f"agentgym/algos/{module}.py" for module in NEED_TORCH} <= users
-    assert users - listed == set()
-
-
 @pytest.mark.parametrize("page", ["docs/algorithms/index.md"])
 def test_the_table_on_the_pages_is_up_to_date(page):
     """`python docs/algorithm_table.py` writes it."""
