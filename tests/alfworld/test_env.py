@@ -240,8 +240,13 @@ def test_published_games_are_played():
     assert task.metadata["scene"].isdecimal()
     _, info = env.reset(options={"task": task.source_id})
     assert info["task_id"] == task.id
+
+
+@pytest.mark.parametrize("split", ["valid_seen", "valid_unseen"])
+def test_games_that_are_not_there_are_one_line(split, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
     with pytest.raises(MissingDataError, match="agentgym data import alfworld PATH"):
-        ALFWorldEnv(dataset="official", split="valid_unseen")
+        ALFWorldEnv(dataset="official", split=split)
 
 
 @pytest.mark.assets

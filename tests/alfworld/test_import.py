@@ -309,7 +309,9 @@ def test_a_store_keeps_what_its_problems_come_to(home):
 
 
 @pytest.mark.assets
-@pytest.mark.parametrize(("split", "count"), [("valid_seen", 140), ("valid_train", 199)])
+@pytest.mark.parametrize(
+    ("split", "count"), [("valid_seen", 140), ("valid_train", 199), ("valid_unseen", 134)]
+)
 def test_the_published_splits_have_their_size(split, count):
     store = open_games("official", split)
     assert len(store.entries) == count

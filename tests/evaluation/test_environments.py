@@ -57,13 +57,13 @@ def test_a_sokoban_episode_cannot_be_edited(tmp_path: Path) -> None:
     assert "score" in problems[0].detail
 
 
-# not the unseen games of ALFWorld, which are not part of every copy of the data
 @pytest.mark.assets
 @pytest.mark.parametrize(
     "name",
     [
         "official-alfworld-seen-current",
         "official-alfworld-seen-game",
+        "official-alfworld-unseen-game",
         "official-sokoban",
         "official-webshop-small",
         "official-multihop-sample",

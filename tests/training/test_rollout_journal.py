@@ -9,6 +9,7 @@ from threading import Barrier, Thread
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from agentgym.core.types import Completion, Request
 from agentgym.envs.ezpoints.env import EZPointsEnv
@@ -16,8 +17,7 @@ from agentgym.errors import UsageError
 from agentgym.history.rollouts import read_rollouts
 from agentgym.training.config import TINY, RolloutConfig, override
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.models.models import load_model, save_model
 from agentgym.training.policy.policy import LanguageModelPolicy
 from agentgym.training.pool import RolloutPool
 from agentgym.training.rollout_journal import RolloutJournal
@@ -226,11 +226,14 @@ def test_damage_costs_turns_and_nothing_else(broken_off, tmp_path, damage):
 @pytest.mark.parametrize("changes", [False, True])
 def test_what_other_weights_have_sampled_is_not_played(tmp_path, changes):
     model = tmp_path / "model"
-    texts = ("one two", "three")
-    save_model(model, tiny_model("0.1m", word_tokenizer(texts), context=4096, seed=1))
-    settings = config("grpo", evaluation__every=0, iterations=1, model=str(model))
+    made = load_model(start(config("grpo", iterations=1), tmp_path / "first", logs=[]).checkpoint / "model")
+    save_model(model, made)
+    short = {"evaluation__every": 0, "iterations": 1, "prompting__max_tokens": 12}
+    settings = config("grpo", model=str(model), **short)
     play(lambda: start(settings, tmp_path / "run", logs=["jsonl"]), fails_at=20)
-    save_model(model, tiny_model("0.1m", word_tokenizer(texts), context=4096, seed=1 + changes))
+    with torch.no_grad():
+        next(made.model.parameters()).mul_(1 + changes)
+    save_model(model, made)
     play(lambda: start(settings, tmp_path / "run", logs=["jsonl"]))
     assert (told(tmp_path / "run")[1] == 0) == changes
 
