@@ -2,7 +2,7 @@
 
 import random
 import re
-import time
+from functools import partial
 
 import pytest
 
@@ -12,9 +12,10 @@ from agentgym.envs.webshop.engine.session import parse
 from agentgym.prompts.parsers import FORMATS, settle
 from agentgym.registration import open_env, open_vector
 from agentgym.retrieval import analysis
+from tests.pace import within
 
-MOMENT = 0.05
-"""Seconds of CPU time."""
+MOMENT = 50
+"""Spins of processor time."""
 
 PIECES = (
     "[", "]", "[a]", "search[", "click[", "<action>", "</action>", "<think>", "<tool_call>", '{"a":',
@@ -33,16 +34,7 @@ def hostile(length):
             yield around.replace("_", block[: length - 30])
 
 
-def quick(function, *arguments):
-    """Call a function; the best of three counts, for others use the machine as well."""
-    best = float("inf")
-    for _ in range(3):
-        begin = time.thread_time()
-        result = function(*arguments)
-        best = min(best, time.thread_time() - begin)
-        if best < MOMENT:
-            return result
-    raise AssertionError(f"{best:.2f} s for {[repr(argument)[:60] for argument in arguments]}")
+quick = partial(within, MOMENT)
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
 import gymnasium
 import pytest
@@ -19,6 +18,7 @@ from agentgym.prompts import answers, load_template, wordings
 from agentgym.prompts.fields import Exchange, PromptFields
 from agentgym.prompts.rendering import Prompt, render
 from agentgym.registration import ENVIRONMENTS, suite_spec
+from tests.pace import within
 
 GOLDEN = Path(__file__).with_name("templates.json")
 TEMPLATES = {
@@ -334,9 +334,4 @@ def test_a_long_prompt_is_rendered_in_no_time():
     template = TEMPLATES["alfworld/think-action"]
     assert len(render(template, long).text) > 8_000  # 2,000 tokens of four characters
 
-    def seconds():
-        start = perf_counter()
-        render(template, long)
-        return perf_counter() - start
-
-    assert min(seconds() for _ in range(200)) < 100e-6
+    within(20, lambda: [render(template, long) for _ in range(200)])  # each a tenth of a spin

@@ -1,7 +1,6 @@
 """Calls of declared tools, and Search-R1's tags: checked, and never read out of what a prompt shows."""
 
 import json
-from time import process_time
 
 import pytest
 from hypothesis import example, given
@@ -14,6 +13,7 @@ from agentgym.errors import UsageError
 from agentgym.prompts import load_template
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.parsers import FORMATS, Answer
+from tests.pace import within
 
 SEARCH = Tool("search", "Search for passages.", (ToolParameter("query"),), parallel=True)
 EXPAND = Tool("expand", "See what a paper cites.", (ToolParameter("paper"),), parallel=True)
@@ -267,9 +267,7 @@ def test_search_r1_needs_its_two_tools():
     "piece", [*TAGS, "<answer>a</answer>", call("search", query="a"), '{"name": "search"']
 )
 def test_reading_takes_time_in_proportion_to_the_text(form, piece):
-    begin = process_time()
-    form.parse(piece * 100_000)
-    assert process_time() - begin < 3
+    within(3_000, form.parse, piece * 100_000)
 
 
 @given(text=TEXTS | st.text(st.characters()))

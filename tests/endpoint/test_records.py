@@ -111,7 +111,7 @@ def test_a_reply_has_all_that_is_answered():
     assert (reply.cached_tokens, reply.reasoning_tokens) == (90, 15)
     assert (reply.logprobs, reply.token_ids) == ((-0.25,), (3,))
     assert (reply.cost, reply.from_cache, reply.retries) == (None, False, 0)
-    assert 0 < reply.seconds < 5
+    assert reply.seconds > 0
 
 
 def test_refusals_and_parts_are_text():

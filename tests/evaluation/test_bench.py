@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,7 +36,7 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.verification import verify_run
-from agentgym.io.files import Journal, sole_writer
+from agentgym.io.files import SYNC_SECONDS, Journal, sole_writer
 from tests.evaluation import corridor
 
 SUBPROCESS = """\
@@ -333,18 +334,21 @@ def test_journal_trims_half_a_line_however_long(tmp_path: Path) -> None:
         assert path.read_bytes() == whole + b"next\n"
 
 
-def test_journal_syncs_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[float] = []
-    fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(time.monotonic()), fsync(fd))[1])
+def test_journal_syncs_while_it_is_open_and_lets_lines_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync, waits = threading.Event(), os.fsync, []
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.set(), fsync(fd))[1])
     with Journal(tmp_path / "lines") as journal:
-        began = time.monotonic()
+        wait = journal._closing.wait
+        monkeypatch.setattr(
+            journal._closing, "wait", lambda seconds: (waits.append(seconds), wait(seconds))[1]
+        )
         for _ in range(100):
             journal.append("line")
-        while not synced and time.monotonic() < began + 30:
-            time.sleep(0.01)
-        assert synced[0] - began < 1.0
-        assert len(synced) == 1
+        assert synced.wait(60)
+    assert set(waits) == {SYNC_SECONDS / 2}
+    assert SYNC_SECONDS <= 1.0
 
 
 def test_journal_reports_a_failing_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

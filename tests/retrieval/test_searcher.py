@@ -3,7 +3,6 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from time import perf_counter
 
 import pytest
 
@@ -21,6 +20,7 @@ from agentgym.retrieval.searcher import (
     search_in_memory,
     write_hits,
 )
+from tests.pace import within
 
 WORLD = [
     Passage("p1", "Vasa", "A ship that sank in 1628."),
@@ -111,13 +111,7 @@ def test_threads_agree():
 
 def test_a_cached_query_takes_microseconds():
     searcher = search_in_memory(WORLD, corpus="world")
-    times = []
-    for _ in range(5):
-        start = perf_counter()
-        for _ in range(2_000):
-            searcher.search(["which ship sank?"], 5)
-        times.append((perf_counter() - start) / 2_000)
-    assert min(times) < 20e-6  # measured: 2
+    within(40, lambda: [searcher.search(["which ship sank?"], 5) for _ in range(2_000)])  # measured: 4
 
 
 def test_an_index_over_other_passages(counted):

@@ -1,6 +1,4 @@
 import os
-import statistics
-import time
 from collections import deque
 from pathlib import Path
 
@@ -11,6 +9,9 @@ from agentgym.envs.sokoban.data.files import read
 from agentgym.envs.sokoban.engine import ACTIONS, play
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.solver import solve
+
+SOON = 2_000
+"""Nodes that half of the published levels are solved within."""
 
 
 def shortest(board):
@@ -78,11 +79,10 @@ def test_search_gives_up_at_its_limit():
 @pytest.mark.parametrize("name", ["unfiltered/test", "medium/valid"])
 def test_boxoban_is_solved_quickly(name):
     folder = Path(os.environ["AGENTGYM_DATA"]) / "sokoban" / name
-    seconds = []
+    solved_soon = 0
     for _, level in list(read(folder))[:40]:
-        began = time.perf_counter()
         moves = solve(level.board, weight=2.0)
-        seconds.append(time.perf_counter() - began)
         assert b"$" not in final_board(level.board, moves)
         assert len(moves) <= 120
-    assert statistics.median(seconds) < 0.1
+        solved_soon += solve(level.board, weight=2.0, max_nodes=SOON) == moves
+    assert solved_soon >= 20

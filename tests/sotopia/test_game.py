@@ -1,7 +1,5 @@
 """The rules of a conversation: turns, what may be done, and when it is over."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 from agentgym import UsageError
 from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction
 from agentgym.envs.sotopia.game import DEFAULT_TURNS, GameState, SocialGame, SocialTurn
+from tests.pace import within
 from tests.sotopia.people import play, say
 
 LEAVE = SocialAction("leave")
@@ -166,17 +165,17 @@ def test_the_rules_hold_in_any_conversation(order, rule, max_turns, kinds, draws
 
 
 @pytest.mark.slow
-def test_a_core_plays_20_000_utterances_a_second():
+def test_an_utterance_is_a_twentieth_of_a_spin():
     game = SocialGame("round-robin", "acting-agents")
     action = say()
-    best = 0.0
-    for _ in range(5):
-        count, start = 0, time.perf_counter()
+
+    def play():
+        count = 0
         while count < 20_000:
             state = game.initial()
             while waiting := game.to_act(state):
                 game.legal(state, waiting[0])
                 state = game.apply(state, waiting[0], action)
                 count += 1
-        best = max(best, count / (time.perf_counter() - start))
-    assert best >= 20_000
+
+    within(1_000, play)
