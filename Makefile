@@ -30,7 +30,7 @@ SINCE ?= $(shell base=$$(git merge-base HEAD origin/main 2>/dev/null); \
 	if [ -n "$$base" ] && [ "$$base" != "$$(git rev-parse HEAD)" ]; then echo "$$base"; \
 	else git rev-parse -q --verify HEAD~1 || echo $(EMPTY_TREE); fi)
 # The suites of the committed boards, whose data are at hand for every check; the demo's comes from make train-demo.
-COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
+COMMITTED = quick official-sokoban official-webshop-small official-alfworld-seen-current official-alfworld-seen-game official-alfworld-unseen-current official-alfworld-unseen-game official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
 
 RUN = $(VENV)/bin/python
 # Each worker begins with its share in one piece, so that tests of a file share what they open, and then helps others.

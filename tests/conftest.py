@@ -1,5 +1,6 @@
 """What every test runs under: deterministic examples, and no silent skip where nothing may be skipped."""
 
+import ctypes
 import gc
 import os
 import signal
@@ -24,6 +25,8 @@ ABSENT = absent() | {
     if not there
 }
 """Marks of what is not here, whose tests are left out."""
+
+RELEASE = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 # Programs of their own, which import more than all tests together.
 collect_ignore = ["bridges/grpo_steps.py", "sft_step.py"]
@@ -83,6 +86,13 @@ def pytest_collection_finish() -> None:
     """Spare the collector of garbage what stays for good: modules and tests."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Return to the system, after each file, what its tests held: glibc would keep it."""
+    if RELEASE is not None and (nextitem is None or nextitem.path != item.path):
+        RELEASE(0)
 
 
 @pytest.hookimpl(wrapper=True)

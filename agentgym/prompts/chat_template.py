@@ -214,14 +214,15 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         _pay(self._turn)
-        if isinstance(function, BuiltinMethodType):
-            owner = function.__self__
-            kind = next((kind for kind in _METHODS if isinstance(owner, kind)), None)
-            if kind is None or function.__name__ not in _METHODS[kind]:
-                raise SecurityError(f"templates do not call {function.__name__!r} here")
-            if function.__name__ == "replace":
+        method = getattr(function, "__wrapped__", function)  # jinja wraps `str.format`
+        if isinstance(method, BuiltinMethodType):
+            owner = method.__self__
+            known = next((_METHODS[kind] for kind in _METHODS if isinstance(owner, kind)), ())
+            if method.__name__ not in known:
+                raise SecurityError(f"templates do not call {method.__name__!r} here")
+            if method.__name__ == "replace":
                 return _replace(owner, *args, **kwargs)
-            if function.__name__ == "join":
+            if method.__name__ == "join":
                 return _join(args[0] if args else (), str(owner))
         return _measured(super().call(context, function, *args, **kwargs))
 

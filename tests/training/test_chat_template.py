@@ -7,6 +7,7 @@ import json
 import sys
 
 import pytest
+from jinja2.sandbox import SecurityError
 
 from agentgym.core.tools import Tool, ToolParameter, tool_schemas
 from agentgym.errors import UsageError
@@ -222,6 +223,12 @@ def refusal(source):
     with pytest.raises(Exception) as raised:  # noqa: PT011 (of jinja, Python or ours: models make one kind of them)
         render_chat(source, "hello", {})
     return raised.value
+
+
+@pytest.mark.parametrize("call", ["'{:>9}'.format(1)", "'{:>{}}'.format('a', 9)", "'{a:9}'.format_map({'a': 1})"])
+def test_formats_that_pad_are_not_called_at_all(call):
+    with pytest.raises(SecurityError, match="templates do not call 'format"):
+        render_chat("{{ " + call + " }}", "hello", {})
 
 
 def test_the_budget_is_per_rendering():
