@@ -225,7 +225,9 @@ def refusal(source):
     return raised.value
 
 
-@pytest.mark.parametrize("call", ["'{:>9}'.format(1)", "'{:>{}}'.format('a', 9)", "'{a:9}'.format_map({'a': 1})"])
+@pytest.mark.parametrize(
+    "call", ["'{:>9}'.format(1)", "'{:>{}}'.format('a', 9)", "'{a:9}'.format_map({'a': 1})"]
+)
 def test_formats_that_pad_are_not_called_at_all(call):
     with pytest.raises(SecurityError, match="templates do not call 'format"):
         render_chat("{{ " + call + " }}", "hello", {})
