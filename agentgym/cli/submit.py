@@ -35,11 +35,18 @@ def add_to(commands: Commands[Parser]) -> None:
         group,
         "pack",
         run_pack,
-        about="Verify a run and write one archive of it: the packed run, what verification found, a card and "
+        about="Verify runs and write an archive of each: the packed run, what verification found, a card and "
         "the transcripts where all tasks are built in. The same run gives the same bytes.",
         example="agentgym submit pack results/quick/gigpo-1a2b3c4d5e6f --contact me@example.org",
     )
-    pack.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a complete run")
+    pack.add_argument(
+        "run_folders",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="folder of a complete run; several, such as the training seeds of one agent, name each other, "
+        "and only such runs are joined in one row",
+    )
     pack.add_argument(
         "--out",
         type=Path,
@@ -73,19 +80,20 @@ def run_pack(arguments: argparse.Namespace) -> int:
     from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields
     from agentgym.evaluation.verify.submit import pack_submission
 
-    run = read_stored_run(arguments.run_folder)
+    runs = [read_stored_run(folder) for folder in arguments.run_folders]
     given = {name: text for name in CARD_FIELDS if (text := getattr(arguments, name)) is not None}
-    fields = replace(CardFields.of(run.log), **given)
-    path = pack_submission(
-        run,
-        arguments.out,
-        fields=fields,
-        allow=arguments.allow,
-        console=open_progress_console(),
-    )
-    open_console().print(
-        f"{path} ({path.stat().st_size:,} bytes)", markup=False, highlight=False, soft_wrap=True
-    )
+    together = {run.log.record_id or "" for run in runs} if len(runs) > 1 else ()
+    for run in runs:
+        path = pack_submission(
+            run,
+            arguments.out,
+            fields=replace(CardFields.of(run.log), **given),
+            together=together,
+            allow=arguments.allow,
+            console=open_progress_console(),
+        )
+        line = f"{path} ({path.stat().st_size:,} bytes)"
+        open_console().print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -73,4 +73,4 @@ def _believed(folder: Path) -> Submission:
         provenance=run.provenance[0],
     )
     families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
-    return Submission(run, episodes, verdict, families)
+    return Submission(run, episodes, verdict, families, origin=str(folder.parent))

@@ -19,6 +19,7 @@ from agentgym.evaluation.verify.archives import (
     RUN_MEMBER,
     TRANSCRIPTS_MEMBER,
     open_run,
+    origin_of,
     read_archive,
 )
 from agentgym.evaluation.verify.submission_card import CardFields, fields_of
@@ -115,6 +116,27 @@ def test_the_same_run_gives_the_same_bytes(sent, tmp_path):
     for folder in sorted((sent / "results" / "sent").iterdir()):
         again = pack_submission(open_run(folder), tmp_path, fields=SAID, allow=[AGENT])
         assert again.read_bytes() == archive_of(sent, folder.name.rpartition("-")[0]).read_bytes()
+
+
+def test_archives_that_were_packed_together_have_one_origin_and_nobody_joins_it(sent, tmp_path):
+    runs = [open_run(folder) for folder in sorted((sent / "results" / "sent").iterdir())]
+    ids = [run.log.record_id for run in runs]
+    pair = [pack_submission(run, tmp_path, fields=SAID, together=ids, allow=[AGENT]) for run in runs]
+    assert len({origin_of(path, run_id) for path, run_id in zip(pair, ids, strict=True)}) == 1
+    assert all(problems(path, sent) == () for path in pair)
+    alone = [
+        origin_of(archive_of(sent, name), run_id)
+        for name, run_id in (("least-tried", ids[0]), ("oracle", ids[1]))
+    ]
+    assert len({*alone, origin_of(pair[0], ids[0])}) == 3
+    # an archive that names the others without being named by them
+    assert origin_of(pair[0], "another") != origin_of(pair[0], ids[0])
+    joined = pack_submission(
+        runs[0], tmp_path / "more", fields=SAID, together=[*ids, "another"], allow=[AGENT]
+    )
+    assert origin_of(joined, ids[0]) != origin_of(pair[0], ids[0])
+    assert {run.path.parent for run in runs} == {sent / "results" / "sent"}
+    assert len({origin_of(run.path, run.log.record_id) for run in runs}) == 1
 
 
 def test_a_whole_archive_has_no_problems(sent):

@@ -82,17 +82,66 @@ def test_a_copied_identity_with_bad_episodes_takes_nobodys_row(results: Path, pl
         assert f"(result `{first[:12]}`) is contested by result `{second[:12]}`" in page
 
 
-def test_claims_that_contradict_each_other_are_no_training_seeds_of_one_row(results: Path) -> None:
-    seeds = [
+def three_seeds(results: Path) -> list[str]:
+    """Submit an agent of three training seeds from one folder."""
+    return [
         submit(results, f"small/s{n}", "trained", mixed(results, lambda i, n=n: i % 3 == n), n)
         for n in range(3)
     ]  # type: ignore[misc]
-    forged = submit(results, "aaa", "trained", mixed(results, lambda n: False), 1)
+
+
+def test_claims_that_contradict_each_other_are_no_training_seeds_of_one_row(results: Path) -> None:
+    seeds = three_seeds(results)
+    second = submit(results, "small/again", "trained", mixed(results, lambda n: False), 1)
     board = believed_board(results)
     assert sorted(rows_of(board, "trained")) == sorted(
-        [((seeds[0], seeds[2]), ()), ((seeds[1],), (forged,)), ((forged,), (seeds[1],))]
+        [((seeds[0], seeds[2]), ()), ((seeds[1],), (second,)), ((second,), (seeds[1],))]
     )
     assert len({row.name for row in board.rows}) == len(board.rows)
+
+
+@pytest.mark.parametrize("seeds", [(1,), (7,), (7, 8, 9), (None,), (None, 1, 7), (0, 1, 2, 3)])
+def test_runs_of_another_origin_change_no_row_of_seeds(results: Path, seeds: tuple[int | None, ...]) -> None:
+    honest = tuple(three_seeds(results))
+    before = next(row for row in believed_board(results).rows if row.name == "trained")
+    forged = [
+        submit(results, f"aaa/{n}", "trained", mixed(results, lambda i, n=n: i % 7 == n), seed)
+        for n, seed in enumerate(seeds)
+    ]  # type: ignore[misc]
+    board = believed_board(results)
+    (row,) = (row for row in board.rows if row.results == honest)
+    assert (row.aggregate, row.envs, row.seeds) == (before.aggregate, before.envs, 3)
+    assert set(row.contested_by) == {
+        result for result, seed in zip(forged, seeds, strict=True) if seed in (0, 1, 2)
+    }
+    assert {result for other in board.rows for result in other.results} >= set(forged)
+
+
+@pytest.mark.parametrize("place", ["aaa", "small"])
+@pytest.mark.parametrize("seeds", [(0,), (0, 1, 2, 3, 4), (None,)])
+def test_no_run_joins_one_without_a_training_seed(
+    results: Path, place: str, seeds: tuple[int | None, ...]
+) -> None:
+    honest = submit(results, "small/honest", "gpt-9", mixed(results, lambda n: True))
+    before = next(row for row in believed_board(results).rows if row.name == "gpt-9")
+    for n, seed in enumerate(seeds):
+        submit(results, f"{place}/forged{n}", "gpt-9", mixed(results, lambda i, n=n: i % 7 == n), seed)  # type: ignore[misc]
+    board = believed_board(results)
+    (row,) = (row for row in board.rows if row.results == (honest,))
+    assert (row.aggregate, row.envs, row.rank) == (before.aggregate, before.envs, before.rank)
+    assert bool(row.contested_by) == (None in seeds)
+
+
+def test_a_set_of_copies_with_one_more_takes_no_row_away(results: Path) -> None:
+    honest = tuple(three_seeds(results))
+    for n in range(3):
+        submit(results, f"aaa/{n}", "trained", mixed(results, lambda i, n=n: i % 3 == n), n)  # type: ignore[misc]
+    board = believed_board(results)
+    assert rows_of(board, "trained") == [(honest, ())]
+    assert len(board.unranked) == 3
+    submit(results, "aaa/3", "trained", mixed(results, lambda n: False), 3)
+    rows = rows_of(believed_board(results), "trained")
+    assert sorted(len(runs) for runs, _ in rows) == [3, 4]
 
 
 def test_a_copy_counts_once_whatever_else_it_states(results: Path) -> None:
@@ -109,11 +158,11 @@ def test_a_copy_counts_once_whatever_else_it_states(results: Path) -> None:
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.permutations([f"p{n}" for n in range(7)]))
 def test_where_runs_lie_decides_nothing(results: Path, names: list[str]) -> None:
-    """Two claims of one seed, a copy, seeds, and two agents of one name, in folders of any order."""
+    """Two claims of one seed, a copy, seeds, and two agents of one name, in folders of any names."""
     root = results.parent / "shuffled"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(results, root / "results")
-    place = [f"{'x/' * (number % 3)}{name}" for number, name in enumerate(names)]
+    place = names
     base = root / "results"
     good, bad = mixed(base, lambda n: n % 5 > 0), mixed(base, lambda n: n % 5 == 0)
     submit(base, place[0], "rival", good, 0)

@@ -18,6 +18,7 @@ from agentgym.agents.metadata import Model
 from agentgym.core.hashing import sha256_json
 from agentgym.core.suite_spec import Measure
 from agentgym.errors import UsageError
+from agentgym.evaluation.board import boards
 from agentgym.evaluation.board.aggregates import Scale
 from agentgym.evaluation.board.boards import Comparison, _detectable, make_boards, ranked
 from agentgym.evaluation.board.exports import latex
@@ -28,9 +29,11 @@ from agentgym.evaluation.board.statistics import Estimate, mean_score, wilson
 from agentgym.evaluation.board.tables import environment_cells, markdown, score_cell
 from agentgym.evaluation.log.results import EPISODES_FILE, EvalLog, EvalSample, Excluded, reopened
 from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites import suite_file
 from agentgym.evaluation.suites.suite import SuiteAgent, SuiteEnv, load_suite
 from agentgym.evaluation.verify.submissions import verify_below
+from tests.evaluation.conftest import SUITE
 from tests.evaluation.making import believed, believed_board, board_below, write_complete
 
 
@@ -58,6 +61,49 @@ def add_run(results: Path, source: str, name: str, model: Model, episodes: list[
     folder = results / "small" / run.folder_name
     folder.mkdir()
     return write_complete(folder, run, episodes)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_board_that_cannot_be_built_is_a_line_and_the_others_stand(
+    results: Path, monkeypatch: pytest.MonkeyPatch, strict: bool
+) -> None:
+    other = SUITE.replace('name = "small"', 'name = "evil"')
+    (results.parent / "suites" / "evil.toml").write_text(other)
+    run_bench(results.parent / "suites" / "evil.toml", results, agents=["oracle"])
+    plain = boards._board
+
+    def failing(entries: Any, unranked: Any) -> Any:
+        if entries[0].run.suite.name == "evil":
+            raise ValueError("scores must lie within something")
+        return plain(entries, unranked)
+
+    monkeypatch.setattr(boards, "_board", failing)
+    page = results / "page.md"
+    if strict:
+        with pytest.raises(
+            UsageError, match=r"^nothing is written: run oracle: failed: its board: ValueError"
+        ):
+            build_leaderboard(results, page, strict=True)
+        return
+    found = build_leaderboard(results, page)
+    assert [board.suite.name for board in found.boards] == ["small"]
+    assert [(run.name, run.suite) for run in found.unranked] == [("oracle", "evil")]
+    assert "scores must lie within something" in page.read_text()
+
+
+def test_a_score_outside_of_the_bounds_of_its_suite_is_a_line(results: Path) -> None:
+    """Of an honest run, whose suite states too little; and the other board is built."""
+    table = 'metric = "score"\nbounds = [-1.0, 0.5]\nsplit = "test"'
+    other = SUITE.replace('name = "small"', 'name = "evil"').replace('split = "test"', table, 1)
+    (results.parent / "suites" / "evil.toml").write_text(other)
+    run_bench(results.parent / "suites" / "evil.toml", results, agents=["oracle"])
+    found = build_leaderboard(results, results / "page.md")
+    assert [board.suite.name for board in found.boards] == ["small"]
+    (line,) = found.unranked
+    assert line.reason == (
+        "refused: a score of Corridor is 1, outside of the bounds [-1, 0.5] that its suite states: "
+        "state those of the environment"
+    )
 
 
 def test_a_score_is_shown_with_its_interval_and_an_environment_not_played_as_a_dash() -> None:

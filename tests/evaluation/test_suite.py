@@ -44,6 +44,7 @@ def edited(path: Path, old: str, new: str) -> Path:
         ("tasks = 12", 'tasks = ["a", "a"]', "two tasks are named 'a'"),
         ("by_type = true", 'metric = "sucess"', r"'sucess' \(did you mean 'success'\?\) must be one of"),
         ("by_type = true", "bounds = [1.0, 0.0]", r"bounds must be \[least, greatest\]"),
+        ("by_type = true", "bounds = [-1.7e308, 1.7e308]", r"within -1e\+09 and 1e\+09, got"),
         ("by_type = true", "bounds = [1.0]", "expected a list of 2"),
         ("by_type = true", "bounds = 1", "expected a list, got 1"),
         ("by_type = true", "kwargs = 3", "kwargs: expected a table"),

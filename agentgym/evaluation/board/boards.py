@@ -36,7 +36,7 @@ from agentgym.evaluation.verify.claims import (
     in_order,
     result_of,
 )
-from agentgym.evaluation.verify.submissions import Submission, Unranked
+from agentgym.evaluation.verify.submissions import Submission, Unranked, not_built
 from agentgym.evaluation.verify.verdicts import BADGES, Badge, Role
 
 RESAMPLING_SEED = 0
@@ -143,7 +143,8 @@ def make_boards(found: Iterable[Submission | Unranked]) -> tuple[list[Board], li
     """Make one board for each set of comparable runs.
 
     Returns the boards by suite, version and number of environments, and the unranked runs that belong to
-    none, in an order that does not depend on that of the runs.
+    none, in an order that does not depend on that of the runs. Runs whose board cannot be built are among
+    the latter.
     """
     by_key: dict[tuple[str, str], list[Submission]] = {}
     unranked: list[Unranked] = []
@@ -156,8 +157,15 @@ def make_boards(found: Iterable[Submission | Unranked]) -> tuple[list[Board], li
     homes: dict[str, list[Unranked]] = {}
     for run in sorted(unranked, key=astuple):
         homes.setdefault(run.suite, []).append(run)
-    ordered = [entries for _, entries in sorted(by_key.items(), key=_board_order)]
-    boards = [_board(in_order(entries), homes.pop(entries[0].run.suite.name, [])) for entries in ordered]
+    boards = []
+    for _, entries in sorted(by_key.items(), key=_board_order):
+        suite = entries[0].run.suite.name
+        try:
+            boards.append(_board(in_order(entries), homes.get(suite, [])))
+        except Exception as error:  # noqa: BLE001  # of a suite file nobody here wrote: the others are built
+            homes.setdefault(suite, []).extend(not_built(entry, error) for entry in in_order(entries))
+        else:
+            homes.pop(suite, None)
     return boards, [run for runs in homes.values() for run in runs]
 
 

@@ -74,6 +74,8 @@ def build_leaderboard(
             raise UsageError(f"nothing is written: run {run.name}{of}: {run.reason}")
         found.append(run)
     boards, unranked = make_boards(found)
+    if strict and unranked:
+        raise UsageError(f"nothing is written: run {unranked[0].name}: {unranked[0].reason}")
     published = read_published(out_path.with_name(PUBLISHED))
     make_folder(out_path.parent)
     pictures = sorted(out_path.with_name(CURVES).glob("*.png"))

@@ -21,6 +21,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MAX_PART_LENGTH = 60
 
 
+MAX_BOUND = 1e9
+"""Greatest score that a suite may state: of sums of such scores a table still has numbers."""
+
 MAX_ATTEMPTS = 1_000
 """Of a suite: whoever verifies a run plans every episode, also of a suite that somebody else wrote."""
 
@@ -322,8 +325,9 @@ def _check_env(env: SuiteEnv, where: str) -> None:
         raise UsageError(f"{where}: tasks must be at least 1, got {env.tasks!r}")
     if not isinstance(env.tasks, int):
         _unique(env.tasks, f"{where}: two tasks are named")
-    if not env.bounds[0] < env.bounds[1]:
-        raise UsageError(f"{where}: bounds must be [least, greatest], got {list(env.bounds)}")
+    if not -MAX_BOUND <= env.bounds[0] < env.bounds[1] <= MAX_BOUND:
+        limit = f"within {-MAX_BOUND:g} and {MAX_BOUND:g}"
+        raise UsageError(f"{where}: bounds must be [least, greatest], {limit}, got {list(env.bounds)}")
     _unique(env.measures, f"{where}: two measures are named")
     if "split" in env.kwargs:
         raise UsageError(f"{where}: give split beside kwargs, not in it")

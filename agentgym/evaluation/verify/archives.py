@@ -12,15 +12,19 @@ import io
 import stat
 import zipfile
 from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.core.hashing import canonical_json, sha256_json
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun, read_stored_run
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE
 from agentgym.evaluation.verify.packed import SUFFIX, open_packed
-from agentgym.io.untrusted import read_file
+from agentgym.evaluation.verify.verdicts import Badge, Verdict
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json, read_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,6 +76,48 @@ def open_run(
     if path.name.endswith(SUFFIX):
         return open_packed(read_bytes(path), str(path), path, suites, allow=allow, console=console)
     return read_stored_run(path, suites)
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationClaim:
+    """The packer's own verification of a run; compared, never trusted."""
+
+    badge: Badge
+    episodes: int
+    steps: int
+    suite_sha256: str
+    run_sha256: str
+    episodes_sha256: str
+    together: tuple[str, ...] = ()
+    """Record ids of all runs that were packed together, this one's among them; empty for one alone."""
+
+    @classmethod
+    def of(cls, verdict: Verdict, together: Collection[str] = ()) -> VerificationClaim:
+        """Return the part of a verdict that does not depend on time and place."""
+        found = {name: getattr(verdict, name) for name in cls.__slots__ if name != "together"}
+        return cls(**found, together=tuple(sorted(together)))
+
+    def encoded(self) -> bytes:
+        """Return the archive's member."""
+        table = asdict(self)
+        if not self.together:
+            del table["together"]
+        return (canonical_json(table) + "\n").encode()
+
+
+def origin_of(path: Path, record_id: str | None) -> str:
+    """Return where a run is from: its folder; of an archive, the archives that it was packed together with.
+
+    Each archive of such a set names all of them, so nobody can add one to a set of others.
+
+    Raises:
+        UsageError: an archive says nothing that can be read.
+    """
+    if not path.name.endswith(ARCHIVE_SUFFIX):
+        return f"folder {path.absolute().parent}"
+    table = loads_json(read_archive(path).get(CLAIM_MEMBER, b"null"), CLAIM_MEMBER)
+    together = parse(VerificationClaim, table, CLAIM_MEMBER).together
+    return sha256_json(sorted(together) if record_id in together else [record_id])
 
 
 def read_archive(path: Path) -> dict[str, bytes]:

@@ -1,6 +1,7 @@
-"""Claims: runs grouped by agent, contradictions, and equal episodes.
+"""Claims: runs grouped by agent and origin, contradictions, and equal episodes.
 
-Nothing here depends on where a run lies: whoever copies a run into a folder that comes first gains nothing.
+Runs that share a folder, or were packed together, may be seeds of one row. The order and the names of folders
+decide nothing: who copies a run into a folder that comes first gains nothing.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Claim:
     """Runs of a row."""
 
     runs: tuple[Submission, ...]
-    """One, or one per training seed."""
+    """One, or one per training seed, all of one origin."""
     contested_by: tuple[str, ...] = ()
-    """Result ids of the other runs of the same agent and training seed, which have other episodes."""
+    """Result ids of the runs of other rows that have the same agent and training seed and other episodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,30 +59,59 @@ class EqualEpisodes:
 
 
 def claims_of(submissions: Iterable[Submission]) -> tuple[list[Claim], list[Unranked]]:
-    """Group the runs of each agent, and separate those that contradict each other; return claims and copies.
+    """Group the runs of each agent into rows; return the claims, and the copies among the runs.
 
-    Runs of one agent and training seed with the same episodes are copies, of which one counts. With other
-    episodes each is a claim of its own, and a training seed of no other.
+    A row joins numbered training seeds of one agent and one origin, so that no run changes a row of another
+    origin; a run without a training seed is a row of its own. Of one agent's runs with the same episodes one
+    counts, within an origin and between rows. Runs of one agent and training seed with other episodes contest
+    each other.
     """
-    agents: dict[str, dict[int | None, list[Submission]]] = {}
-    copies: list[Unranked] = []
+    agents: dict[str, dict[str, list[Submission]]] = {}
     for entry in in_order(submissions):
-        seeds = agents.setdefault(_agent(entry), {})
-        runs = seeds.setdefault(entry.run.agent.model.training_seed, [])
-        _add(entry, runs, "", copies)
+        agents.setdefault(_agent(entry), {}).setdefault(entry.origin, []).append(entry)
     claims: list[Claim] = []
-    for seeds in agents.values():
-        together: list[Submission] = []
-        for runs in seeds.values():
-            if len(runs) == 1:
-                _add(runs[0], together, " of another training seed", copies)
-                continue
-            results = [result_of(entry) for entry in runs]
-            for place, entry in enumerate(runs):
-                claims.append(Claim((entry,), (*results[:place], *results[place + 1 :])))
-        if together:
-            claims.append(Claim(tuple(together)))
+    copies: list[Unranked] = []
+    for origins in agents.values():
+        rows = [row for runs in origins.values() for row in _rows(runs, copies)]
+        different = _different(sorted(rows, key=lambda row: _place(row[0])), copies)
+        claims += (Claim(tuple(row), tuple(_contesting(row, different))) for row in different)
     return sorted(claims, key=lambda claim: _place(claim.runs[0])), copies
+
+
+def _rows(runs: Iterable[Submission], copies: list[Unranked]) -> Iterator[list[Submission]]:
+    """Yield the rows of an agent's runs of one origin."""
+    seeds: dict[int | None, list[Submission]] = {}
+    for entry in runs:
+        _add(entry, seeds.setdefault(entry.run.agent.model.training_seed, []), "", copies)
+    together: list[Submission] = []
+    for seed, found in seeds.items():
+        if seed is None or len(found) > 1:
+            yield from ([entry] for entry in found)
+        else:
+            _add(found[0], together, " of another training seed", copies)
+    if together:
+        yield together
+
+
+def _different(rows: Iterable[list[Submission]], copies: list[Unranked]) -> list[list[Submission]]:
+    """Return an agent's rows but those that have exactly the episodes of one before them."""
+    kept: dict[frozenset[str], list[Submission]] = {}
+    for row in rows:
+        episodes = frozenset(sha256_json(sorted(_links(entry).items())) for entry in row)
+        if kept.setdefault(episodes, row) is not row:
+            for entry in row:
+                _add(entry, kept[episodes], "", copies)
+    return list(kept.values())
+
+
+def _contesting(row: Iterable[Submission], rows: Iterable[list[Submission]]) -> Iterator[str]:
+    """Yield the result ids of runs of other rows that cannot be true beside a row's."""
+    own = {entry.run.agent.model.training_seed: _links(entry) for entry in row}
+    for other in rows:
+        for entry in other if other is not row else ():
+            seed = entry.run.agent.model.training_seed
+            if seed in own and _links(entry) != own[seed]:
+                yield result_of(entry)
 
 
 def in_order(submissions: Iterable[Submission]) -> list[Submission]:

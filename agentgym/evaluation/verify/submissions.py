@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.plan import columns
 from agentgym.evaluation.suites.suite import Suite
-from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, open_run
+from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, open_run, origin_of
 from agentgym.evaluation.verify.packed import SUFFIX
 from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict, save_verdict
 from agentgym.evaluation.verify.verification import verify
@@ -47,6 +48,8 @@ class Submission:
     """The measures that the suite file here has tables show, by label."""
     spread: JudgeSpread | None = None
     """What the submitter found when a judge was asked again; None where nobody did."""
+    origin: str = ""
+    """Where it is from: only runs of one origin are training seeds of one row."""
     scale: str = ""
     """sha256 of what the suite file here says beside what is played: its floor, its oracle, its columns."""
 
@@ -199,8 +202,32 @@ def _examine(
         return unranked(f"claimed: {error}")
     if unpinned:
         return unranked(f"claimed: {unpinned}", verdict)
-    found = Submission(log, run.results, verdict, families, shown, spread, _scale(run.suite))
+    if outside := _outside(log, run.results):
+        return unranked(f"refused: {outside}", verdict)
+    found = Submission(
+        log, run.results, verdict, families, shown, spread, origin_of(path, log.record_id), _scale(run.suite)
+    )
     return Examined(path, found, run, verdict)
+
+
+def not_built(entry: Submission, error: Exception) -> Unranked:
+    """Return the line of a run whose board an error of this package stopped."""
+    log = entry.run
+    reason = f"{FAILED}: its board: {type(error).__name__}: {error}; report it, with the run"
+    return Unranked(log.agent.display_name, log.request_id, log.suite.name, reason)
+
+
+def _outside(run: EvalLog, episodes: Iterable[EvalSample]) -> str:
+    """Return which score is outside of the suite's bounds; empty for none."""
+    bounds = {each.env.label: each.env.bounds for each in run.envs if each.env.metric == "score"}
+    for episode in episodes:
+        least, most = bounds.get(episode.env, (-math.inf, math.inf))
+        if not least <= episode.score <= most:
+            return (
+                f"a score of {episode.env} is {episode.score:g}, outside of the bounds [{least:g}, {most:g}] "
+                "that its suite states: state those of the environment"
+            )
+    return ""
 
 
 def _scale(suite: Suite) -> str:

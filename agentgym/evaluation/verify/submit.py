@@ -10,11 +10,10 @@ import lzma
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentgym.core.hashing import canonical_json
 from agentgym.errors import MissingDataError, MissingPackageError, MissingSuiteError, UsageError
 from agentgym.evaluation.log.results import EvalLog
 from agentgym.evaluation.log.runfiles import read_bytes
@@ -27,12 +26,13 @@ from agentgym.evaluation.verify.archives import (
     REQUIRED,
     RUN_MEMBER,
     TRANSCRIPTS_MEMBER,
+    VerificationClaim,
     read_archive,
     zipped,
 )
 from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run, redistributable
 from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
-from agentgym.evaluation.verify.verdicts import Badge, Verdict, keep_verdict
+from agentgym.evaluation.verify.verdicts import Verdict, keep_verdict
 from agentgym.evaluation.verify.verification import verify
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.records import parse
@@ -43,23 +43,6 @@ if TYPE_CHECKING:
 
 PROBLEMS_TOLD = 20
 """Of a verification; the rest is counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationClaim:
-    """The packer's own verification of a run; compared, never trusted."""
-
-    badge: Badge
-    episodes: int
-    steps: int
-    suite_sha256: str
-    run_sha256: str
-    episodes_sha256: str
-
-    @classmethod
-    def of(cls, verdict: Verdict) -> VerificationClaim:
-        """Return the part of a verdict that does not depend on time and place."""
-        return cls(**{name: getattr(verdict, name) for name in cls.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +67,14 @@ def pack_submission(
     out_dir: Path,
     *,
     fields: CardFields | None = None,
+    together: Collection[str] = (),
     allow: Collection[str] = (),
     console: Console | None = None,
 ) -> Path:
     """Verify a complete run and write its archive.
 
-    ``fields`` replaces what the card takes from the run's agent; the file is ``out_dir/SUITE/RUN`` with the
+    ``fields`` replaces what the card takes from the run's agent; ``together`` has the record ids of all runs
+    that are sent in together, whose training seeds a board joins; the file is ``out_dir/SUITE/RUN`` with the
     archive's suffix; ``allow`` and ``console`` as `verify_run`. `UsageError` where the run is not complete,
     or does not verify.
     """
@@ -104,7 +89,7 @@ def pack_submission(
     members = {
         CARD_MEMBER: card.encode(),
         RUN_MEMBER: packed,
-        CLAIM_MEMBER: (canonical_json(asdict(VerificationClaim.of(verdict))) + "\n").encode(),
+        CLAIM_MEMBER: VerificationClaim.of(verdict, together).encoded(),
     }
     if run.has_transcripts and all(redistributable(found.env) for found in log.played):
         members[TRANSCRIPTS_MEMBER] = lzma.compress(read_bytes(run.folder / TRANSCRIPTS_FILE), preset=9)
@@ -185,7 +170,7 @@ def _card_problems(members: Mapping[str, bytes], verdict: Verdict) -> Iterator[s
         except UsageError as error:
             yield f"damaged: {error}"
         else:
-            if verdict.ok and claim != VerificationClaim.of(verdict):
+            if verdict.ok and claim != VerificationClaim.of(verdict, claim.together):
                 yield f"{CLAIM_MEMBER} says otherwise than was found here; pack the run again"
     if CARD_MEMBER in members:
         try:
