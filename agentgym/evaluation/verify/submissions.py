@@ -49,7 +49,7 @@ class Submission:
     spread: JudgeSpread | None = None
     """What the submitter found when a judge was asked again; None where nobody did."""
     origin: str = ""
-    """Where it is from: only runs of one origin are training seeds of one row."""
+    """Origin of the run: only runs of one origin are training seeds of one row."""
     scale: str = ""
     """sha256 of what the suite file here says beside what is played: its floor, its oracle, its columns."""
 
