@@ -17,7 +17,8 @@ Run = Callable[[argparse.Namespace], int]
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DOTTED_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
-_BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)$)[A-Za-z_][A-Za-z0-9_./:-]*")
+_BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)$)(?:[A-Za-z_/]|\.{1,2}/)[A-Za-z0-9_./:@-]*")
+"""A word or a path, which is a text without quotation marks."""
 
 
 Commands = argparse._SubParsersAction  # the type argparse gives no public name

@@ -35,7 +35,8 @@ class BackgroundLoop:
     def __init__(self) -> None:
         """Start the thread."""
         self.loop = asyncio.new_event_loop()
-        self.loop.set_default_executor(ThreadPoolExecutor(_THREADS, "agentgym-endpoint-names"))
+        self._names = ThreadPoolExecutor(_THREADS, "agentgym-endpoint-names")
+        self.loop.set_default_executor(self._names)
         self.users: set[LoopUser] = set()
         self.lock = threading.Lock()
         """For what users make once for the loop, from any thread."""
@@ -65,7 +66,9 @@ class BackgroundLoop:
                 task.cancel()
             self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self._names.shutdown(
+                cancel_futures=True
+            )  # asyncio's own way starts a thread, which no exit lets it
         finally:
             asyncio.set_event_loop(None)
             self.loop.close()

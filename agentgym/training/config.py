@@ -367,6 +367,8 @@ _TABLES = (
 
 def _spelled_out(config: TrainConfig, part: str) -> dict[str, Any]:
     """Return a part of a configuration that its None stands for."""
+    if part == "curriculum":  # None is for no stages: its settings are those of none, until the first is set
+        return {entry.name: entry.default for entry in fields(CurriculumConfig)}
     if part == "reward_model":
         return asdict(config.reward_settings)
     whole = config.loss if part == "objective" else default_prompting(config.model, config.env_id)

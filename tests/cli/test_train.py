@@ -1,13 +1,18 @@
 """`agentgym train ALGORITHM`, from the command line to a folder that can be gone on with."""
 
 import json
+import shlex
 import shutil
 import sys
 
 import pytest
 
-from agentgym.cli.train import TRAINABLE
+from agentgym.cli.commands import make_parser
+from agentgym.cli.train import TRAINABLE, _config
+from agentgym.errors import UsageError
 from agentgym.training.config import TrainConfig, config_to_json
+from agentgym.training.curriculum import CurriculumConfig
+from tests.examples.test_commands import PAGES, commands
 
 EZPOINTS = ("--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m")
 SMALL = (
@@ -198,3 +203,35 @@ def test_a_module_that_the_command_names_is_allowed(train, tmp_path):
     assert code == 0, err
     code, _, err = train(own, "--resume", "run", "--iterations", 2, "--log", "jsonl")
     assert code == 0, err
+
+
+def documented(page):
+    """Return the arguments of a page's training commands that begin a run and change settings."""
+    for line in commands(page):
+        words = shlex.split(line.removesuffix("&"))
+        if words[:2] == ["agentgym", "train"] and words[2] != "bc" and "--set" in words:
+            yield words[1:]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(documented(page))], ids=lambda page: page.name
+)
+def test_every_documented_setting_is_one_of_its_run(page):
+    for words in documented(page):
+        arguments = make_parser().parse_args(words)
+        arguments.model = "tiny"  # those of the pages are not here
+        if not (arguments.resume or arguments.config):
+            given = {pair.partition("=")[0] for pair in arguments.settings}
+            assert given
+            assert isinstance(_config(arguments), TrainConfig), words
+
+
+def test_a_curriculum_is_set_part_by_part():
+    words = ["train", "gigpo", "--env", "agentgym/Sokoban-v0", "--set", "curriculum.by=optimal_moves"]
+    words += ["--set", "curriculum.levels=[3, 5, 8]", "--set", "curriculum.success=0.7"]
+    found = _config(make_parser().parse_args(words))
+    assert found.curriculum == CurriculumConfig(by="optimal_moves", levels=(3, 5, 8), success=0.7)
+    with pytest.raises(UsageError, match=r"unknown setting .curriculum\.buy."):
+        _config(make_parser().parse_args([*words, "--set", "curriculum.buy=1"]))
+    with pytest.raises(UsageError, match=r"set curriculum\.by"):
+        _config(make_parser().parse_args([*words[:4], "--set", "curriculum.success=0.7"]))

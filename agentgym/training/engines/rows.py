@@ -8,6 +8,7 @@ for it. A prompt is stored once for all rows that continue it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from inspect import signature
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -138,6 +139,8 @@ class DecodingRows:
         With ``shared_beginnings`` what the prompts of a pass begin with is read once for all of them.
         """
         self._model = model
+        # transformers 5.24 renames it
+        self._cache_name = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
         self._shared_beginnings = shared_beginnings
         self._device = model.device
         self._prefill_tokens = prefill_tokens
@@ -250,7 +253,7 @@ class DecodingRows:
             **read,
             position_ids=positions,
             attention_mask=mask,
-            past_key_values=cache,
+            **{self._cache_name: cache},
             use_cache=True,
             logits_to_keep=1,
             shared_prompts=shared,
