@@ -61,8 +61,8 @@ install: $(VENV)/.installed-dev ## create .venv with everything that development
 
 # In two parts, so that no worker holds torch and everything else at once.
 test: $(VENV)/.installed-dev ## run the tests, but whole runs, kills and those of the checkout itself; CI=true runs these too
-	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "torch and $(TESTS)"
-	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "not torch and $(TESTS)"
+	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "(torch or spacy) and $(TESTS)"
+	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "not torch and not spacy and $(TESTS)"
 
 test-parity: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run the slow tests that need other projects: engines, servers, type checkers
 	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest $(PARALLEL) --durations=40 -m "slow and peer and not gpu and not java"

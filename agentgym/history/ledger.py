@@ -9,6 +9,7 @@ from pathlib import Path
 from agentgym.errors import UsageError
 from agentgym.io.files import replace_file
 from agentgym.io.records import parse
+from agentgym.io.untrusted import read_json
 
 LEDGER_FILE = "ledger.json"
 
@@ -52,10 +53,9 @@ def read_ledger(folder: Path) -> TrainingLedger | None:
     if not path.exists():
         return None
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read {path}: {error}; remove it to begin another") from error
-    return parse(TrainingLedger, table, str(path))
+        return parse(TrainingLedger, read_json(path), str(path))
+    except UsageError as error:
+        raise UsageError(f"{error}; or remove it to begin another") from error
 
 
 def write_ledger(folder: Path, ledger: TrainingLedger) -> None:

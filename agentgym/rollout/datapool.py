@@ -39,7 +39,7 @@ from agentgym.rollout.pool_tables import (
     PooledGroup,
     connect,
 )
-from agentgym.rollout.stored_episode import StoredEpisode, pack, unpack_episode
+from agentgym.rollout.stored_episode import StoredEpisode, pack, read_trajectory
 
 PATIENCE = 600.0
 """Seconds after its last episode for which a group that is not complete is waited for."""
@@ -244,7 +244,7 @@ class DataPool:
         """Return the episodes of a group with their ids, by their rollouts; late rewards are in them."""
         with self._transaction() as table:
             rows = _episodes(table, "name = :name ORDER BY rollout", {"name": group})
-        return [(row["id"], unpack_episode(_rewarded(row))) for row in rows]
+        return [(str(row["id"]), _episode(row)) for row in rows]
 
     def export(self, path: Path, *groups: str) -> int:
         """Write episodes to a file, for `agentgym.rollout.stored_episode.read_episodes`; return how many.
@@ -327,7 +327,7 @@ class DataPool:
                     [(run, update, place + i, name) for i, name in enumerate(found, start=1)],
                 )
             rows = _episodes(table, f"{OF_LEASE} ORDER BY place, rollout", values)
-        members = [(row["name"], unpack_episode(_rewarded(row))) for row in rows]
+        members = [(row["name"], _episode(row)) for row in rows]
         groups = [tuple(each for _, each in group) for _, group in groupby(members, key=itemgetter(0))]
         return [Group(each[0].task_id, each[0].initial_hash, each) for each in groups]
 
@@ -415,13 +415,17 @@ def _episodes(table: sqlite3.Connection, which: str, values: Mapping[str, Any]) 
     return table.execute(f"{EPISODES} WHERE {which}", values).fetchall()
 
 
-def _rewarded(row: sqlite3.Row) -> dict[str, Any]:
-    """Return the table of an episode, its late reward included."""
-    table: dict[str, Any] = json.loads(row["trajectory"])
-    if row["late_reward"] is not None:
-        table["steps"][-1]["reward"] += row["late_reward"]
-        table |= {"won": bool(row["won"]), "score": row["score"]}
-    return table
+def _episode(row: sqlite3.Row) -> Trajectory:
+    """Return an episode, its late reward included."""
+    where = f"the episode {row['id']!r:.80} of {POOL_FILE}"
+    played, late, score = read_trajectory(row["trajectory"], where), row["late_reward"], row["score"]
+    if late is None:
+        return played
+    if not (isinstance(late, float) and isinstance(score, float) and played.steps):
+        raise UsageError(f"{where} has a reward that is no number, or no step: put back a copy of it")
+    *steps, last = played.steps
+    steps.append(replace(last, reward=last.reward + late))
+    return replace(played, steps=tuple(steps), won=bool(row["won"]), score=score)
 
 
 def _ready(waiting: Iterable[sqlite3.Row], count: int, begun_before: float) -> list[str]:

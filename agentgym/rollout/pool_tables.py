@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agentgym.errors import UsageError
+from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json
 
 POOL_FILE = "pool.sqlite"
 
@@ -46,10 +48,13 @@ class PooledGroup:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> PooledGroup:
-        """Take it from a row of `GROUPS`."""
-        values = dict(row)
-        values |= {"labels": tuple(json.loads(values["labels"])), "trainable": bool(values["trainable"])}
-        return cls(**values)
+        """Take it from a row of `GROUPS`; UsageError for one that no pool writes."""
+        values, where = dict(row), f"the group {row['name']!a:.80} of {POOL_FILE}"
+        labels = loads_json(str(values["labels"]), where)
+        found = parse(cls, {**values, "labels": labels, "trainable": bool(values["trainable"])}, where)
+        if not all(map(str.isprintable, (found.name, found.env_id, found.task_id, found.run, *found.labels))):
+            raise UsageError(f"{where} has control characters in its texts: put back a copy of the pool")
+        return found
 
 
 VERSION = 1
@@ -98,6 +103,19 @@ SET_OLDEST = """INSERT INTO runs VALUES (:run, :oldest)
     ON CONFLICT (name) DO UPDATE SET oldest = :oldest WHERE oldest != :oldest"""
 
 
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+    """Return everything that a file declares: kind, name and, but for spaces, how."""
+    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    return {(kind, name, " ".join(sql.split())) for kind, name, sql in rows}
+
+
+@cache
+def _own_objects() -> set[tuple[str, str, str]]:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_TABLES)
+        return _objects(connection)
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a pool's file, or begin it: what is committed is on the disk.
 
@@ -119,5 +137,7 @@ def connect(path: Path) -> sqlite3.Connection:
                     connection.execute(statement)
             elif version != VERSION:
                 raise UsageError(f"{path} is a data pool of version {version}, not {VERSION}: begin another")
+            elif _objects(connection) != _own_objects():  # views may have no end, triggers do what they like
+                raise UsageError(f"{path} has other tables than a data pool: get it again, or begin another")
         opened.pop_all()
     return connection

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.core.types import Completion, Observation, Step, Trajectory
+from agentgym.core.types import Completion, Observation, Trajectory
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json, read_lines
@@ -57,11 +57,24 @@ def read_episodes(path: Path) -> Iterator[StoredEpisode]:
     for number, line in enumerate(read_lines(path, "name an exported file"), start=1):
         where = f"{path}, line {number}"
         table = loads_json(line, where)
-        try:
-            _unpack_parts(table["trajectory"])
-        except (AttributeError, KeyError, TypeError, ValueError, struct.error) as error:
-            raise UsageError(f"{where} is no episode: {error!r:.80}; export it again") from error
+        _unpack(table, "trajectory", where)
         yield parse(StoredEpisode, table, where)
+
+
+def read_trajectory(text: Any, where: str) -> Trajectory:
+    """Read what `pack` wrote of a trajectory; UsageError, which begins with ``where``, for anything else."""
+    if not isinstance(text, str):
+        raise UsageError(f"{where} is no text: put back a copy of it")
+    table = {"trajectory": loads_json(text, where)}
+    _unpack(table, "trajectory", where)
+    return parse(Trajectory, table["trajectory"], where)
+
+
+def _unpack(table: Any, name: str, where: str) -> None:
+    try:
+        _unpack_parts(table[name])
+    except (AttributeError, KeyError, TypeError, ValueError, struct.error) as error:
+        raise UsageError(f"{where} is no episode: {error!r:.80}; get it again") from error
 
 
 def pack_completion(completion: Completion) -> dict[str, Any]:
@@ -82,18 +95,6 @@ def unpack_completion(table: dict[str, Any]) -> Completion:
 def pack(episode: Trajectory | StoredEpisode) -> str:
     """Return an episode as JSON; ValueError or TypeError where JSON has no such value."""
     return _ENCODER.encode(episode)
-
-
-def unpack_episode(table: dict[str, Any]) -> Trajectory:
-    """Return the trajectory of a table that was read from `pack`'s JSON, and is changed."""
-    _unpack_parts(table)
-    for step in table["steps"]:
-        step["admissible_actions"] = tuple(step["admissible_actions"])
-        step["completion"] = Completion(**step["completion"])
-    table["steps"] = tuple([Step(**step) for step in table["steps"]])
-    if "unplayed" in table:
-        table["unplayed"] = Completion(**table["unplayed"])
-    return Trajectory(**table)
 
 
 def _given(record: Any) -> dict[str, Any]:

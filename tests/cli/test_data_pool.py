@@ -1,6 +1,8 @@
 """``agentgym data pool`` through the command line."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -15,6 +17,47 @@ def folder(tmp_path):
         fill(pool, "a", "b")
         pool.add(episode(0, task="c", version=3), group="c", size=2, trainable=False)
     return tmp_path / "pool"
+
+
+DEEP = "[" * 5_000
+CHANGED = """UPDATE episodes SET trajectory = replace(trajectory, '"{}":"', '"{}":"{}')"""
+ROWS = {
+    "no JSON": "UPDATE episodes SET trajectory = 'x'",
+    "deep": f"UPDATE episodes SET trajectory = '{DEEP}'",
+    "a number": "UPDATE episodes SET trajectory = 7",
+    "a list": "UPDATE episodes SET trajectory = '[]'",
+    "no steps": "UPDATE episodes SET trajectory = '{}'",
+    "no base64": CHANGED.format("prompt_ids", "prompt_ids", "!"),
+    "half a number": CHANGED.format("logprobs", "logprobs", "AAAA"),
+    "a late text": "UPDATE episodes SET late_reward = 'much'",
+}
+"""What a stranger's file may have in its episodes, which `ls` does not read."""
+GROUPS = {
+    "labels of another kind": "UPDATE groups SET labels = '7'",
+    "labels that are no JSON": "UPDATE groups SET labels = '['",
+    "deep labels": f"UPDATE groups SET labels = '{DEEP}'",
+    "a size in words": "UPDATE groups SET size = 'two'",
+    "a version in words": "UPDATE groups SET newest = 'new'",
+    "a text that steers the terminal": "UPDATE groups SET task_id = char(27) || '[2J'",
+    "a blob": "UPDATE groups SET task_id = x'00ff'",
+    "a view without end": "ALTER TABLE groups RENAME TO g; CREATE VIEW groups AS WITH RECURSIVE r(number) AS "
+    "(SELECT 1 UNION ALL SELECT number + 1 FROM r) SELECT g.* FROM g, r",
+    "a trigger": "CREATE TRIGGER t AFTER UPDATE ON groups BEGIN DELETE FROM episodes; END",
+    "another table": "CREATE TABLE mine (x)",
+}
+
+
+@pytest.mark.parametrize("name", [*ROWS, *GROUPS])
+def test_a_stranger_s_pool_is_refused_in_one_line(refused, folder, name, tmp_path):
+    with closing(sqlite3.connect(folder / "pool.sqlite")) as table:
+        table.executescript({**ROWS, **GROUPS}[name])
+    commands = [("show", folder, "b"), ("export", folder, "--out", tmp_path / "out.jsonl")]
+    for words in commands + [("ls", folder)] * (name in GROUPS):
+        complaint = refused("data", "pool", *words)
+        assert "pool.sqlite" in complaint
+        assert "\x1b" not in complaint
+        assert "Error" not in complaint.partition("is no episode")[0]
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def listed(cli, folder, *words):

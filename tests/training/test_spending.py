@@ -1,6 +1,7 @@
 """The ledger of a run: what it cost, all sessions together."""
 
 import json
+import os
 
 import pytest
 
@@ -19,6 +20,17 @@ SMALL = {
     "evaluation.every": 0,
     "patience": 100,
 }
+
+
+def test_a_ledger_that_is_no_file_or_no_ledger_is_one_line(tmp_path):
+    os.mkfifo(tmp_path / LEDGER_FILE)
+    with pytest.raises(UsageError, match=r"^[^\n]*is no regular file[^\n]*remove it to begin another$"):
+        read_ledger(tmp_path)
+    (tmp_path / LEDGER_FILE).unlink()
+    for text in ("[" * 9_000, "{", "[]", '{"sessions": "two"}', '{"sessions": NaN}'):
+        (tmp_path / LEDGER_FILE).write_text(text)
+        with pytest.raises(UsageError, match=r"^[^\n]*remove it to begin another$"):
+            read_ledger(tmp_path)
 
 
 def test_a_resumed_run_goes_on_with_its_ledger(tmp_path):
@@ -45,7 +57,7 @@ def test_a_resumed_run_goes_on_with_its_ledger(tmp_path):
 
 
 def test_a_damaged_ledger_is_one_line(tmp_path):
-    for text, message in (("{", "cannot read .*remove it"), (json.dumps({"devise": "cpu"}), "devise")):
+    for text, message in (("{", "not JSON.*remove it"), (json.dumps({"devise": "cpu"}), "devise")):
         (tmp_path / LEDGER_FILE).write_text(text)
         with pytest.raises(UsageError, match=message) as raised:
             read_ledger(tmp_path)
