@@ -1,6 +1,7 @@
 """The data pool: what is added is there once, whatever is killed or damaged; groups keep their order."""
 
 import contextlib
+import json
 import multiprocessing
 import os
 import random
@@ -132,6 +133,19 @@ def test_exported_episodes_are_read_and_may_be_added_to_another_pool(pool, tmp_p
             [each for _, each in pool.episodes("g")]
         )
     assert pool.export(out, "dropped") == 2
+
+
+@pytest.mark.parametrize("data", ["!", "AAA", "AAAA AAAA", "QUJD", 7, None])
+def test_a_damaged_picture_is_no_episode(pool, tmp_path, data):
+    out = tmp_path / "out.jsonl"
+    pool.add(episode(steps=0, final_observation={"text": "end", "image": IMAGE}), group="p")
+    pool.export(out)
+    table = json.loads(out.read_text())
+    assert len(list(read_episodes(out))) == 1
+    table["trajectory"]["final_observation"]["image"]["data"] = data
+    out.write_text(f"{json.dumps(table)}\n")
+    with pytest.raises(UsageError, match=r"^[^\n]*, line 1 is no episode: "):
+        list(read_episodes(out))
 
 
 @pytest.mark.parametrize(

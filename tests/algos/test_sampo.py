@@ -15,6 +15,8 @@ def test_its_parts_are_those_of_gigpo_and_gspo():
     assert (ours.ratio, ours.aggregation, ours.dual_clip) == (theirs.ratio, theirs.aggregation, None)
     assert (ours.clip_low, ours.clip_high) == pytest.approx((10 * theirs.clip_low, 10 * theirs.clip_high))
     assert (ours.kl, ours.kl_coefficient) == ("k3", 0.01)
+    # as the authors' scripts of ALFWorld and WebShop have them
+    assert (ours.ratio, ours.clip_low, ours.clip_high) == ("sequence", 0.003, 0.004)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import openai
 import pytest
 
+from agentgym.core.hashing import content_id
 from agentgym.errors import UsageError
 from tests.serving.gateway_stand_ins import (
     TOOL,
@@ -104,17 +105,19 @@ def test_a_call_is_answered_and_kept_token_by_token(model, gateway, engine):
 
 def test_draws_differ_between_requests_and_members_and_are_the_same_again(model, gateway, engine):
     for rollout in (0, 1):
-        session = gateway.begin(group="g", rollout=rollout, seed=5)
+        session = gateway.begin(group="g", task="t", rollout=rollout, seed=5)
         for _ in range(2):
             gateway.say(session, "Which way?")
     gateway.say(session, "Which way?", seed=11)
     gateway.say(session, "Which way?", seed=11)
     seeds = [request.seed for request in engine.requests]
+    drawn = [(5, "t", rollout, number) for rollout in (0, 1) for number in (0, 1)]
+    assert seeds[:4] == [int(content_id(each)[:16], 16) for each in drawn]
     assert len(set(seeds[:4])) == 4
     assert seeds[4] == seeds[5]
     engine.requests.clear()
     with talking(model, engine) as other:
-        session = other.begin(group="g", rollout=0, seed=5)
+        session = other.begin(group="g", task="t", rollout=0, seed=5)
         other.say(session, "Which way?")
     assert engine.requests[0].seed == seeds[0]
 
