@@ -40,6 +40,10 @@ _COMMON = ("algorithms", "shared")
 """Folders of ``trainers`` that are no paper's."""
 
 
+WRITTEN = ("rollout.pool", "rollout.weights_folder")
+"""Settings that name folders to write in: a recipe may be a stranger's, so only the command line has them."""
+
+
 def root() -> Path:
     """Return the folder ``trainers``: within an installed package, or beside the package in a checkout."""
     package = Path(__file__).parents[1]
@@ -318,6 +322,8 @@ def _settings(blocks: Iterable[Mapping[str, Any]], path: Path) -> Mapping[str, R
         for name, value in _flat({key: value for key, value in block.items() if key not in notes}, where):
             if name in found:
                 raise UsageError(f"{where}: {name} is set twice: keep one")
+            if name in WRITTEN:
+                raise UsageError(f"{where}: no recipe names a folder to write in: pass {name} with --set")
             try:
                 found[name] = RecipeSetting(value, **notes)
             except ValueError as error:

@@ -173,6 +173,18 @@ def test_where_several_papers_have_a_run_it_is_said_which(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("setting", ['pool = "/etc"', 'weights_folder = "."'])
+def test_no_recipe_says_where_a_run_writes(tmp_path, setting):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        f'algorithm = "grpo"\nenv = "Sokoban"\n[[settings]]\nwhy = "mine"\nrollout = {{ {setting} }}\n'
+    )
+    with pytest.raises(
+        UsageError, match=rf"no recipe names a folder to write in: pass rollout\.{setting.split()[0]} with"
+    ):
+        find_recipe(str(path))
+
+
 def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path, monkeypatch):
     copy = tmp_path / "trainers"
     shutil.copytree(root(), copy)
