@@ -17,6 +17,7 @@ from agentgym import interrupts
 from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
 from agentgym.io.files import trouble
+from agentgym.io.untrusted import printable
 
 USAGE_ERROR = 2
 """Exit code for bad input."""
@@ -63,7 +64,9 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
     except (UsageError, GymnasiumError, OSError) as error:
         if "--debug" in words:
             traceback.print_exc()
-        sys.stderr.write(f"{program}: {_one_line(error)}\n")
+        sys.stderr.write(
+            f"{program}: {printable(_one_line(error))}\n"
+        )  # templates and servers have a say in it
         return USAGE_ERROR
     return code
 

@@ -146,3 +146,7 @@ def test_help_loads_nothing_heavy():
         "sys.exit(any(name.split('.')[0] in ('rich', 'torch') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300).returncode == 0
+
+
+def test_an_error_s_text_does_not_steer_the_terminal(refused):
+    assert "\\x1b[2J" in refused("bench", "\x1b[2J\x07.toml")
