@@ -3,10 +3,12 @@
 import ctypes
 import gc
 import os
+import resource
 import signal
 from collections.abc import Generator
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
@@ -26,6 +28,8 @@ ABSENT = absent() | {
 }
 """Marks of what is not here, whose tests are left out."""
 
+PEAKS: list[int] = []
+"""Most memory of each worker that has ended, in MB."""
 RELEASE = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 # Programs of their own, which import more than all tests together.
@@ -93,6 +97,25 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Return to the system, after each file, what its tests held: glibc would keep it."""
     if RELEASE is not None and (nextitem is None or nextitem.path != item.path):
         RELEASE(0)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell, as a worker, how much memory this process had at most, in MB."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker tells at its end."""
+    PEAKS.append(getattr(node, "workeroutput", {}).get("peak", 0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how large the largest worker was."""
+    if PEAKS:
+        terminalreporter.write_line(f"largest worker: {max(PEAKS):,} MB")
 
 
 @pytest.hookimpl(wrapper=True)
