@@ -153,7 +153,13 @@ def checkout(tmp_path):
     ignored = shutil.ignore_patterns("__pycache__", "results")
     for name in ("agentgym", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
-    for name in ("pyproject.toml", "tests/conftest.py", "tests/cli/conftest.py", "tests/cli/test_main.py"):
+    for name in (
+        "pyproject.toml",
+        "tests/conftest.py",
+        "tests/needs.py",
+        "tests/cli/conftest.py",
+        "tests/cli/test_main.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path

@@ -26,6 +26,7 @@ from agentgym.core.hashing import DIGEST_BYTES
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, writing
+from agentgym.io.untrusted import printable
 from agentgym.rollout.pool_tables import (
     ADD,
     CHANGED_LABELS,
@@ -38,6 +39,7 @@ from agentgym.rollout.pool_tables import (
     WAITING,
     PooledGroup,
     connect,
+    limit,
 )
 from agentgym.rollout.stored_episode import StoredEpisode, pack, read_trajectory
 
@@ -329,7 +331,13 @@ class DataPool:
             rows = _episodes(table, f"{OF_LEASE} ORDER BY place, rollout", values)
         members = [(row["name"], _episode(row)) for row in rows]
         groups = [tuple(each for _, each in group) for _, group in groupby(members, key=itemgetter(0))]
-        return [Group(each[0].task_id, each[0].initial_hash, each) for each in groups]
+        try:
+            leased = [Group(each[0].task_id, each[0].initial_hash, each) for each in groups]
+        except ValueError as error:
+            raise UsageError(f"{self.folder / POOL_FILE}: {error}; put back a copy of it") from error
+        if len(leased) != count:
+            raise UsageError(f"{self.folder / POOL_FILE} has a group without episodes: put back a copy of it")
+        return leased
 
     def leased(self, run: str, update: int) -> list[tuple[str, str]]:
         """Return group and id of each episode that a run has for an update, in the order of `lease`."""
@@ -351,6 +359,7 @@ class DataPool:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Use the file alone, of all threads and processes; keep what a block does, all of it or nothing."""
         with self._errors(), self._threads, self._table as table:
+            limit(table, self.folder / POOL_FILE)
             table.execute("BEGIN IMMEDIATE")
             yield table
 
@@ -359,8 +368,9 @@ class DataPool:
         path = self.folder / POOL_FILE
         try:
             yield
-        except (sqlite3.Error, OverflowError) as error:
-            raise UsageError(f"cannot use {path}: {error}; free space, or put back a copy of it") from error
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            line = printable(" ".join(str(error).split()))
+            raise UsageError(f"cannot use {path}: {line}; free space, or put back a copy of it") from error
 
     def _change(self, group: str, assignment: str, value: Any, unless: Sequence[str] = ()) -> None:
         with self._transaction() as table:
@@ -421,7 +431,8 @@ def _episode(row: sqlite3.Row) -> Trajectory:
     played, late, score = read_trajectory(row["trajectory"], where), row["late_reward"], row["score"]
     if late is None:
         return played
-    if not (isinstance(late, float) and isinstance(score, float) and played.steps):
+    numbers = isinstance(late, float) and isinstance(score, float) and isinstance(row["won"], int)
+    if not (numbers and played.steps and isfinite(played.steps[-1].reward + late) and isfinite(score)):
         raise UsageError(f"{where} has a reward that is no number, or no step: put back a copy of it")
     *steps, last = played.steps
     steps.append(replace(last, reward=last.reward + late))

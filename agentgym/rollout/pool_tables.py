@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
-from agentgym.io.untrusted import loads_json
+from agentgym.io.untrusted import check_regular, loads_json
 
 POOL_FILE = "pool.sqlite"
 
@@ -103,14 +105,48 @@ SET_OLDEST = """INSERT INTO runs VALUES (:run, :oldest)
     ON CONFLICT (name) DO UPDATE SET oldest = :oldest WHERE oldest != :oldest"""
 
 
-def _objects(connection: sqlite3.Connection) -> set[tuple[str, str, str]]:
+_WRONG_TYPES = """SELECT EXISTS (SELECT 1 FROM groups WHERE typeof(number) <> 'integer'
+    OR typeof(size) <> 'integer' OR typeof(members) <> 'integer' OR typeof(trainable) <> 'integer'
+    OR typeof(dropped) <> 'integer' OR typeof(trained) <> 'integer'
+    OR typeof(coalesce(oldest, 0)) <> 'integer' OR typeof(coalesce(newest, 0)) <> 'integer'
+    OR typeof(coalesce(batch, 0)) <> 'integer' OR typeof(coalesce(place, 0)) <> 'integer' OR typeof(last_added) NOT IN ('real', 'integer')
+    OR typeof(name) <> 'text' OR typeof(env_id) <> 'text' OR typeof(task_id) <> 'text'
+    OR typeof(initial_hash) <> 'text' OR typeof(labels) <> 'text' OR typeof(run) NOT IN ('text', 'null'))
+    OR EXISTS (SELECT 1 FROM runs WHERE typeof(name) <> 'text' OR typeof(oldest) <> 'integer')"""
+"""Whether a cell has another type than a pool writes: SQLite itself takes any."""
+
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""Ends a journal that names a further file, which SQLite would delete."""
+
+_STEPS = 10_000
+"""Instructions of SQLite between two looks at the budget of a transaction."""
+
+
+def limit(connection: sqlite3.Connection, path: Path) -> None:
+    """Begin a budget of instructions, by the file's size: pages of a damaged file may refer to each other."""
+    size = path.stat().st_size if path.exists() else 0
+    left = count(5_000 + size // 50, -1)
+    connection.set_progress_handler(lambda: next(left) < 0, _STEPS)
+
+
+def _check_files(path: Path) -> None:
+    """Refuse what SQLite would follow or wait for: links and pipes, and a journal that names another file."""
+    for end in ("", "-wal", "-shm", "-journal"):
+        file = path.with_name(path.name + end)
+        with suppress(FileNotFoundError):
+            check_regular(file, file.lstat())
+            if end == "-journal" and file.read_bytes().endswith(_SUPER_JOURNAL):
+                raise UsageError(f"{file} names another file to delete: remove it")
+
+
+def _objects(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
     """Return everything that a file declares: kind, name and, but for spaces, how."""
     rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
-    return {(kind, name, " ".join(sql.split())) for kind, name, sql in rows}
+    return {tuple(re.sub(r"[ \t\n\f\r]+", " ", str(part)).strip(" ") for part in row) for row in rows}
 
 
 @cache
-def _own_objects() -> set[tuple[str, str, str]]:
+def _own_objects() -> set[tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(_TABLES)
         return _objects(connection)
@@ -121,23 +157,27 @@ def connect(path: Path) -> sqlite3.Connection:
 
     Raises:
         sqlite3.Error: it cannot be opened.
-        UsageError: it is of another version.
+        UsageError: it is of another version, or of a form that no pool has.
     """
+    _check_files(path)
     with ExitStack() as opened:
         connection = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
         opened.callback(connection.close)
         connection.row_factory = sqlite3.Row
+        limit(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         with connection:
             connection.execute("BEGIN IMMEDIATE")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version == 0:
+            if version == 0 and not _objects(connection):
                 for statement in f"{_TABLES} PRAGMA user_version = {VERSION};".split(";"):
                     connection.execute(statement)
             elif version != VERSION:
                 raise UsageError(f"{path} is a data pool of version {version}, not {VERSION}: begin another")
             elif _objects(connection) != _own_objects():  # views may have no end, triggers do what they like
                 raise UsageError(f"{path} has other tables than a data pool: get it again, or begin another")
+            elif connection.execute(_WRONG_TYPES).fetchone()[0]:
+                raise UsageError(f"{path} has cells that no data pool writes: get it again, or begin another")
         opened.pop_all()
     return connection

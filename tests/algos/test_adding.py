@@ -62,7 +62,6 @@ CHECKS = (
     "tests/algos/test_table.py::test_every_algorithm_gives_finite_advantages_of_the_shape_it_promises[opo]",
     "tests/algos/test_permutation.py::test_permuting_trajectories_permutes_advantages[opo]",
     "tests/algos/test_table.py::test_modules_of_algorithms_are_short",
-    "tests/algos/test_table.py::test_the_core_tests_leave_torch_out",
     "tests/algos/test_table.py::test_the_table_on_the_pages_is_up_to_date",
     "tests/recipes/test_presets.py::test_the_tiny_preset_goes_on_exploring[opo]",
     "tests/recipes/test_published.py::test_a_recipe_is_of_an_algorithm",

@@ -1,11 +1,14 @@
 """``agentgym data pool`` through the command line."""
 
 import json
+import os
 import sqlite3
+import struct
 from contextlib import closing
 
 import pytest
 
+from agentgym.errors import UsageError
 from agentgym.rollout.datapool import DataPool
 from agentgym.rollout.stored_episode import read_episodes
 from tests.pooled import ENV, episode, fill
@@ -44,6 +47,13 @@ GROUPS = {
     "(SELECT 1 UNION ALL SELECT number + 1 FROM r) SELECT g.* FROM g, r",
     "a trigger": "CREATE TRIGGER t AFTER UPDATE ON groups BEGIN DELETE FROM episodes; END",
     "another table": "CREATE TABLE mine (x)",
+    "a time in words": "UPDATE groups SET last_added = 'x'",
+    "a place in words": "UPDATE groups SET run = 'run', batch = 1, place = 'x'",
+    "an update that is a blob": "UPDATE groups SET batch = x'01'",
+    "no key but its name": "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, "
+    "'INTEGER PRIMARY KEY', 'INTEGER' || char(160) || 'PRIMARY' || char(160) || 'KEY') WHERE name = 'groups'",
+    "a schema that is no text": "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = "
+    "CAST(sql || x'ff' AS TEXT) WHERE name = 'leases'",
 }
 
 
@@ -58,6 +68,89 @@ def test_a_stranger_s_pool_is_refused_in_one_line(refused, folder, name, tmp_pat
         assert "\x1b" not in complaint
         assert "Error" not in complaint.partition("is no episode")[0]
     assert not (tmp_path / "out.jsonl").exists()
+
+
+LATE = {
+    "an infinite reward": "UPDATE episodes SET late_reward = 9e999",
+    "an infinite score": "UPDATE episodes SET late_reward = 1.0, score = 9e999",
+}
+OTHERS = {
+    "another task": """UPDATE episodes SET trajectory = replace(trajectory, '"task_id":"bb', '"task_id":"cc')
+        WHERE rollout = 1""",
+    "no episodes": "DELETE FROM episodes",
+}
+
+
+@pytest.mark.parametrize("name", [*LATE, *OTHERS])
+def test_what_no_pool_writes_is_never_leased(folder, name, tmp_path):
+    with closing(sqlite3.connect(folder / "pool.sqlite")) as table:
+        table.executescript({**LATE, **OTHERS}[name])
+    with DataPool(folder) as pool:
+        with pytest.raises(UsageError, match=r"^[^\n]+$"):
+            pool.lease("run", 1, 2, oldest_version=None)
+        if name in LATE:
+            with pytest.raises(UsageError, match="a reward that is no number"):
+                pool.export(tmp_path / "out.jsonl")
+
+
+def closed_file(folder):
+    """Return a pool's file with nothing beside it."""
+    with closing(sqlite3.connect(folder / "pool.sqlite")) as table:
+        table.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        table.execute("PRAGMA journal_mode = DELETE")
+    return folder / "pool.sqlite"
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(refused, folder, tmp_path):
+    victim, file = tmp_path / "victim.txt", closed_file(folder)
+    victim.write_text("precious")
+    data, magic = file.read_bytes(), bytes.fromhex("d9d505f920a163d7")
+    (size,) = struct.unpack(">H", data[16:18])
+    head = (magic + struct.pack(">IIIII", 0, 0, len(data) // size, 512, size)).ljust(512, b"\0")
+    name = str(victim).encode()
+    tail = struct.pack(">I", 0x40000000 // size + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    (folder / "pool.sqlite-journal").write_bytes(head + tail)
+    assert "names another file to delete" in refused("data", "pool", "ls", folder)
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("end", ["", "-journal", "-wal", "-shm"])
+def test_pipes_and_links_are_not_opened(refused, folder, tmp_path, end):
+    file, elsewhere = closed_file(folder), tmp_path / "elsewhere.sqlite"
+    place = file.with_name(file.name + end)
+    for make in (os.mkfifo, lambda path: path.symlink_to(elsewhere)):
+        place.unlink(missing_ok=True)
+        make(place)
+        complaint = refused("data", "pool", "ls", folder)
+        assert "is no regular file" in complaint or "is no data pool" in complaint
+        with pytest.raises(UsageError, match="is no regular file"):
+            DataPool(folder)
+    assert not elsewhere.exists()
+
+
+def test_pages_that_lead_to_one_another_have_an_end(refused, folder):
+    """Thirteen pages, each with 300 ways to the next: more rows than anything could count."""
+    file = closed_file(folder)
+    with closing(sqlite3.connect(file)) as table:
+        (root,) = table.execute("SELECT rootpage FROM sqlite_master WHERE name = 'groups'").fetchone()
+    data = bytearray(file.read_bytes())
+    (size,) = struct.unpack(">H", data[16:18])
+    child, begin = len(data) // size + 1, (root - 1) * size
+    pages = [bytes(data[begin : begin + size])]
+    for _ in range(13):
+        page, first = bytearray(size), size - 300 * 5
+        page[0], page[3:7], page[8:12] = 5, struct.pack(">HH", 300, first), struct.pack(">I", child)
+        for number in range(300):
+            cell = first + 5 * number
+            page[cell : cell + 5] = struct.pack(">IB", child, 1)
+            page[12 + 2 * number : 14 + 2 * number] = struct.pack(">H", cell)
+        pages.append(bytes(page))
+        child += 1
+    data[begin : begin + size] = pages.pop()
+    data += b"".join(pages)
+    data[28:32] = struct.pack(">I", len(data) // size)
+    file.write_bytes(data)
+    assert "cannot use" in refused("data", "pool", "ls", folder)
 
 
 def listed(cli, folder, *words):

@@ -132,6 +132,25 @@ def test_no_run_joins_one_without_a_training_seed(
     assert bool(row.contested_by) == (None in seeds)
 
 
+@pytest.mark.parametrize("seeds", [(None,), (3,), (0, 1, 2), (1, 2, 0)])
+def test_copies_of_another_origin_take_no_row_away_whatever_they_state(
+    results: Path, seeds: tuple[int | None, ...]
+) -> None:
+    """One of them would come first by its digits; of seeds, another order would move the interval."""
+    honest = tuple(three_seeds(results)) if len(seeds) == 3 else ()
+    episodes = mixed(results, lambda n: n % 2 == 0)
+    honest = honest or (submit(results, "small/one", "trained", episodes, 3),)
+    before = next(row for row in believed_board(results).rows if row.results == honest)
+    for cost in range(1, 6):
+        for n, seed in enumerate(seeds):
+            played = mixed(results, lambda i, n=n: i % 3 == n) if len(seeds) == 3 else episodes  # type: ignore[misc]
+            submit(results, f"x{cost}/{n}", "trained", [replace(e, cost=float(cost)) for e in played], seed)
+    board = believed_board(results)
+    (row,) = (row for row in board.rows if row.results == honest)
+    assert (row.aggregate, row.envs, row.seeds) == (before.aggregate, before.envs, before.seeds)
+    assert len({row.name for row in board.rows}) == len(board.rows)
+
+
 def test_a_set_of_copies_with_one_more_takes_no_row_away(results: Path) -> None:
     honest = tuple(three_seeds(results))
     for n in range(3):
@@ -147,7 +166,7 @@ def test_a_set_of_copies_with_one_more_takes_no_row_away(results: Path) -> None:
 def test_a_copy_counts_once_whatever_else_it_states(results: Path) -> None:
     episodes = mixed(results, lambda n: n % 2 == 0)
     first = submit(results, "small/one", "twin", episodes)
-    second = submit(results, "aaa", "twin", [replace(e, cost=1.0, prompt_tokens=7) for e in episodes])
+    second = submit(results, "small/two", "twin", [replace(e, cost=1.0, prompt_tokens=7) for e in episodes])
     board = believed_board(results)
     assert rows_of(board, "twin") == [((min(first, second),), ())]
     assert [run.reason for run in board.unranked] == [

@@ -251,7 +251,9 @@ def _names(claims: Sequence[Claim]) -> list[str]:
     first = [claim.runs[0] for claim in claims]
     names = [entry.run.agent.name for entry in first]
     results = [result_of(entry) for entry in first]
-    for ids in ([entry.run.request_id[:6] for entry in first], [result[:6] for result in results], results):
+    records = [sha256_json(sorted(entry.run.record_id or "" for entry in claim.runs)) for claim in claims]
+    requests = [entry.run.request_id[:6] for entry in first]
+    for ids in (requests, [result[:6] for result in results], results, records):
         counts = Counter(names)
         names = [
             name if counts[name] == 1 else f"{entry.run.agent.name}#{digits}"

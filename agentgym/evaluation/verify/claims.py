@@ -63,8 +63,8 @@ def claims_of(submissions: Iterable[Submission]) -> tuple[list[Claim], list[Unra
 
     A row joins numbered training seeds of one agent and one origin, so that no run changes a row of another
     origin; a run without a training seed is a row of its own. Of one agent's runs with the same episodes one
-    counts, within an origin and between rows. Runs of one agent and training seed with other episodes contest
-    each other.
+    counts within an origin, and of exact copies between origins. Runs of one agent and training seed with
+    other episodes contest each other.
     """
     agents: dict[str, dict[str, list[Submission]]] = {}
     for entry in in_order(submissions):
@@ -94,13 +94,22 @@ def _rows(runs: Iterable[Submission], copies: list[Unranked]) -> Iterator[list[S
 
 
 def _different(rows: Iterable[list[Submission]], copies: list[Unranked]) -> list[list[Submission]]:
-    """Return an agent's rows but those that have exactly the episodes of one before them."""
+    """Return an agent's rows but copies of one before them.
+
+    Copies have equal records, or they are of an agent that played the same again here. Other rows with the
+    same episodes stay: what tells them apart is their submitters' word, which must not choose between them.
+    """
     kept: dict[frozenset[str], list[Submission]] = {}
     for row in rows:
-        episodes = frozenset(sha256_json(sorted(_links(entry).items())) for entry in row)
-        if kept.setdefault(episodes, row) is not row:
+        same = frozenset(
+            sha256_json(sorted(_links(entry).items()))
+            if entry.verdict.badge == "re-run"
+            else entry.run.record_id or ""
+            for entry in row
+        )
+        if kept.setdefault(same, row) is not row:
             for entry in row:
-                _add(entry, kept[episodes], "", copies)
+                _add(entry, kept[same], "", copies)
     return list(kept.values())
 
 
