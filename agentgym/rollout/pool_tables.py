@@ -109,7 +109,8 @@ _WRONG_TYPES = """SELECT EXISTS (SELECT 1 FROM groups WHERE typeof(number) <> 'i
     OR typeof(size) <> 'integer' OR typeof(members) <> 'integer' OR typeof(trainable) <> 'integer'
     OR typeof(dropped) <> 'integer' OR typeof(trained) <> 'integer'
     OR typeof(coalesce(oldest, 0)) <> 'integer' OR typeof(coalesce(newest, 0)) <> 'integer'
-    OR typeof(coalesce(batch, 0)) <> 'integer' OR typeof(coalesce(place, 0)) <> 'integer' OR typeof(last_added) NOT IN ('real', 'integer')
+    OR typeof(coalesce(batch, 0)) <> 'integer' OR typeof(coalesce(place, 0)) <> 'integer'
+    OR typeof(last_added) NOT IN ('real', 'integer')
     OR typeof(name) <> 'text' OR typeof(env_id) <> 'text' OR typeof(task_id) <> 'text'
     OR typeof(initial_hash) <> 'text' OR typeof(labels) <> 'text' OR typeof(run) NOT IN ('text', 'null'))
     OR EXISTS (SELECT 1 FROM runs WHERE typeof(name) <> 'text' OR typeof(oldest) <> 'integer')"""
