@@ -329,15 +329,7 @@ class DataPool:
                     [(run, update, place + i, name) for i, name in enumerate(found, start=1)],
                 )
             rows = _episodes(table, f"{OF_LEASE} ORDER BY place, rollout", values)
-        members = [(row["name"], _episode(row)) for row in rows]
-        groups = [tuple(each for _, each in group) for _, group in groupby(members, key=itemgetter(0))]
-        try:
-            leased = [Group(each[0].task_id, each[0].initial_hash, each) for each in groups]
-        except ValueError as error:
-            raise UsageError(f"{self.folder / POOL_FILE}: {error}; put back a copy of it") from error
-        if len(leased) != count:
-            raise UsageError(f"{self.folder / POOL_FILE} has a group without episodes: put back a copy of it")
-        return leased
+        return self._groups(rows, count)
 
     def leased(self, run: str, update: int) -> list[tuple[str, str]]:
         """Return group and id of each episode that a run has for an update, in the order of `lease`."""
@@ -378,6 +370,17 @@ class DataPool:
             if found.state in unless:
                 raise UsageError(f"group {group} is {found.state} by run {found.run}: choose another group")
             table.execute(f"UPDATE groups SET {assignment} WHERE name = ?", (value, group))
+
+    def _groups(self, rows: Iterable[sqlite3.Row], count: int) -> list[Group]:
+        """Return so many groups of the rows of their episodes."""
+        members = [(row["name"], _episode(row)) for row in rows]
+        found = [tuple(each for _, each in group) for _, group in groupby(members, key=itemgetter(0))]
+        if len(found) != count:
+            raise UsageError(f"{self.folder / POOL_FILE} has a group without episodes: put back a copy of it")
+        try:
+            return [Group(each[0].task_id, each[0].initial_hash, each) for each in found]
+        except ValueError as error:
+            raise UsageError(f"{self.folder / POOL_FILE}: {error}; put back a copy of it") from error
 
     def _named(self, table: sqlite3.Connection, group: str) -> PooledGroup:
         row = table.execute(f"{GROUPS} WHERE name = :name", {"name": group, "run": ""}).fetchone()
