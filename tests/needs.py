@@ -62,6 +62,7 @@ LISTED: dict[str, tuple[str, ...]] = {
         "tests/papersearch/test_selectors.py::test_other_weights_are_another_selector",
         "tests/papersearch/test_selectors.py::test_padding_has_no_weight_and_no_position",
         "tests/recipes/test_published.py",
+        "tests/retrieval/test_encoders.py",
         "tests/test_public_names.py",
         "tests/training",
     ),
