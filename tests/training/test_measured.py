@@ -3,11 +3,11 @@
 import copy
 import dataclasses
 import json
-import time
 
 import numpy as np
 import pytest
 
+from agentgym.core import stopwatch
 from agentgym.core.stopwatch import measured, stage
 from agentgym.history.metrics import IterationMetrics
 from agentgym.history.run import read_metrics
@@ -129,18 +129,22 @@ def test_utilisation_is_known_where_the_peak_is():
     assert utilisation(1, 1, 1.0, peak_flops=None, ranks=1) is None
 
 
-def test_a_stage_within_another_is_taken_out_of_it():
+def test_a_stage_within_another_is_taken_out_of_it(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(stopwatch, "perf_counter", lambda: clock[0])
+
+    def pass_(seconds):
+        clock[0] += seconds
+
     with stage("unmeasured"):
         pass
     with measured() as watch:
         with stage("outer"):
-            time.sleep(0.02)
+            pass_(2.0)
             with stage("inner"):
-                time.sleep(0.05)
+                pass_(5.0)
             with stage("inner"):
-                time.sleep(0.01)
+                pass_(1.0)
         with stage("after"):
             pass
-    assert watch.seconds.keys() == {"outer", "inner", "after"}
-    assert 0.06 <= watch.seconds["inner"] < 0.2
-    assert watch.seconds["outer"] < 0.06 + 0.1
+    assert watch.seconds == {"outer": 2.0, "inner": 6.0, "after": 0.0}
