@@ -149,9 +149,10 @@ PROMPT = "query {query} title {title} abstract {abstract} Decision:"
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
     """Return the folder of a random model of two layers, with a tokenizer of a few words."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    tokenizers = pytest.importorskip("tokenizers")
+    import tokenizers
+    import torch
+    import transformers
+
     folder = tmp_path_factory.mktemp("model")
     vocabulary = ["?", "True", "False", "Decision:", "query", "title", "apple", "storage"]
     words = {word: number for number, word in enumerate(vocabulary)}
@@ -228,7 +229,8 @@ def test_batched_scores_are_those_of_one_prompt_at_a_time(model_folder, prompts)
 @pytest.mark.parametrize("left_out", [(), ("attention_mask", "position_ids"), ("position_ids",)])
 def test_padding_has_no_weight_and_no_position(model_folder, prompts, tmp_path, left_out):
     """A model of absolute positions; without mask or positions its scores in a batch are others."""
-    transformers = pytest.importorskip("transformers")
+    import transformers
+
     tokenizer = transformers.AutoTokenizer.from_pretrained(model_folder)
     tokenizer.save_pretrained(tmp_path)
     config = transformers.GPT2Config(

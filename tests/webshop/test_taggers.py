@@ -21,7 +21,8 @@ def test_words_are_the_default_and_leave_closed_classes_out():
 
 
 def test_blank_en_is_spacy_s_tokenizer_without_its_stop_words():
-    spacy = pytest.importorskip("spacy")
+    import spacy
+
     tagger = make_tagger("blank-en")
     assert (tagger.id, tagger.version) == ("blank-en", f"spacy {spacy.__version__}")
     assert tagger.nouns("Men's T-Shirt, Regular use of e.g. CO2-free, back Dyes dyes") == (
@@ -40,8 +41,6 @@ def test_blank_en_is_spacy_s_tokenizer_without_its_stop_words():
     ],
 )
 def test_a_tagger_that_is_not_there_is_an_error(name, message):
-    if str(name).startswith("spacy:"):
-        pytest.importorskip("spacy")
     with pytest.raises(UsageError, match=message) as caught:
         make_tagger(name)
     assert "\n" not in str(caught.value)
@@ -58,7 +57,8 @@ def test_without_spacy_the_error_says_so(name, monkeypatch):
 
 def test_a_spacy_model_counts_nouns_and_proper_nouns(tmp_path):
     """Of any model there is: here one that tags by rule, saved to a folder."""
-    spacy = pytest.importorskip("spacy")
+    import spacy
+
     model = spacy.blank("en")
     ruler = model.add_pipe("attribute_ruler")
     ruler.add([[{"LOWER": "lamp"}]], {"POS": "NOUN"})
@@ -71,7 +71,6 @@ def test_a_spacy_model_counts_nouns_and_proper_nouns(tmp_path):
 
 
 def test_worlds_of_different_taggers_are_told_apart():
-    pytest.importorskip("spacy")
     words, blank = corner_shop(), corner_shop(tagger="blank-en")
     assert blank.manifest["tagger"] == "blank-en"
     assert blank.key != words.key
@@ -84,7 +83,6 @@ def test_worlds_of_different_taggers_are_told_apart():
 
 
 def test_the_built_in_tasks_name_their_tagger():
-    pytest.importorskip("spacy")
     words, blank = WebShopEnv(split="test"), WebShopEnv(split="test", tagger="blank-en")
     assert (words.tasks.manifest["tagger"], words.tasks.manifest["tagger_version"]) == ("words", "1")
     assert blank.tasks.manifest["tagger"] == "blank-en"

@@ -162,7 +162,7 @@ def make_boards(found: Iterable[Submission | Unranked]) -> tuple[list[Board], li
         suite = entries[0].run.suite.name
         try:
             boards.append(_board(in_order(entries), homes.get(suite, [])))
-        except Exception as error:  # noqa: BLE001  # of a suite file nobody here wrote: the others are built
+        except Exception as error:  # noqa: BLE001  # a suite file may be a stranger's: the others are built
             homes.setdefault(suite, []).extend(not_built(entry, error) for entry in in_order(entries))
         else:
             homes.pop(suite, None)

@@ -108,7 +108,7 @@ class VerificationClaim:
 def origin_of(path: Path, record_id: str | None) -> str:
     """Return where a run is from: its folder; of an archive, the archives that it was packed together with.
 
-    Each archive of such a set names all of them, so nobody can add one to a set of others.
+    Each archive of such a set names all of them, so no further archive can join a set.
 
     Raises:
         UsageError: an archive says nothing that can be read.
