@@ -248,3 +248,24 @@ def test_no_file_names_user_or_machine(tmp_path, monkeypatch):
     assert written
     for path in written:
         assert MARK.encode() not in path.read_bytes().replace(str(out).encode(), b""), path
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait(timeout=120)
+    names = {
+        f".file.{ended.pid}.tmp": False,
+        f".file.{os.getppid()}.tmp": True,  # it lives
+        ".file.words.tmp": True,
+        f".other.{ended.pid}.tmp": True,
+    }
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part").touch()
+        os.utime(tmp_path / name, (0, 0))
+    replace_file(tmp_path / "file", "whole")
+    assert {name: (tmp_path / name).exists() for name in names} == names
+    (tmp_path / f".file.{ended.pid}.tmp").touch()  # of today: perhaps another machine's
+    replace_file(tmp_path / "file", "whole")
+    assert (tmp_path / f".file.{ended.pid}.tmp").exists()
+    assert (tmp_path / "file").read_text() == "whole"

@@ -40,6 +40,10 @@ class AgentEntry:
     """``module:function`` that takes the environment and the agent's options and returns what recomputes its
     responses, an `agentgym.evaluation.verify.model_check.ResponseChecker`; empty where the weights are not
     open."""
+    unplayable: str = ""
+    """``module:function`` that takes an environment and the sampling that a run states, and raises an
+    `UnsupportedEnvError` where agents of this kind do not play it; empty where they play all, or are
+    `repeatable` and so made to find out."""
     version: int = 0
     """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
     an agent that has none."""
@@ -85,6 +89,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "a language model (path=FOLDER), asked as its agent.json says",
         facts="agentgym.training.policy.agent:model_facts",
         check="agentgym.training.policy.model_check:open_checker",
+        unplayable="agentgym.prompts.settings:refuse_slots",
     ),
     "prompting": AgentEntry(
         "agentgym.agents.language.making:make_prompting",
@@ -103,6 +108,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "react, with reflections kept between the attempts at a task",
         facts="agentgym.agents.language.making:reflexion_facts",
         by_environment=True,
+        unplayable="agentgym.agents.language.making:refuse_sides",
         sequential=True,
     ),
     "imported": AgentEntry(

@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import printable
 from agentgym.cli.bench_agents import add_agents, check_scaffold, chosen_agents
@@ -14,7 +14,7 @@ from agentgym.cli.bench_protocols import add_what_is_played, chosen_suite, print
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
 from agentgym.cli.estimate import print_estimate
-from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.parser import Commands, Parser, add_command, add_limits, chosen_limits
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.verify import report
 from agentgym.errors import UsageError
@@ -98,6 +98,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="verify the runs afterwards, and print their table (default: yes)",
     )
+    add_limits(parser)
     parser.add_argument(
         "--leaderboard",
         type=Path,
@@ -179,14 +180,15 @@ def _rank(
     from agentgym.evaluation.board.boards import make_boards
     from agentgym.evaluation.verify.submissions import examine_below
 
-    suites, allow, sound, found = {played.name: suite}, played.references, True, []
+    suites, sound, found = {played.name: suite}, True, []
+    box: Any = {"allow": played.references, "limits": chosen_limits(arguments)}
     if arguments.verify:
-        for run in examine_below(arguments.out / played.name, suites=suites, allow=allow, console=progress):
+        for run in examine_below(arguments.out / played.name, suites=suites, console=progress, **box):
             found.append(run.found)
             if run.path in folders:
                 sound &= run.verdict is not None and report(run.path, run.verdict, console)
     if arguments.leaderboard is not None:
-        build(arguments.out, arguments.leaderboard, console, suites=suites, allow=allow)
+        build(arguments.out, arguments.leaderboard, console, suites=suites, **box)
     elif arguments.verify:
         print_boards(*make_boards(found), console)
     return 0 if sound else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
@@ -15,7 +15,9 @@ from agentgym.cli.parser import (
     add_allow,
     add_command,
     add_groups,
+    add_limits,
     add_suites,
+    chosen_limits,
     chosen_suites,
 )
 from agentgym.cli.terminal import open_console, open_progress_console
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from agentgym.evaluation.board.boards import Board
+    from agentgym.evaluation.verify.box import Limits
     from agentgym.evaluation.verify.submissions import Unranked
 
 
@@ -60,6 +63,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "--strict", action="store_true", help="write nothing unless every run can be verified and is good"
     )
     add_allow(parser)
+    add_limits(parser)
     pack = add_command(
         group,
         "pack",
@@ -81,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         open_console(),
         suites=chosen_suites(arguments),
         allow=arguments.allow,
+        limits=chosen_limits(arguments),
         strict=arguments.strict,
     )
     return 0
@@ -107,14 +112,14 @@ def build(
     *,
     suites: Mapping[str, Path],
     allow: Collection[str] = (),
+    limits: Limits | None = None,
     strict: bool = False,
 ) -> None:
     """Write the leaderboard; print its main tables and why runs are not on them."""
     from agentgym.evaluation.board.leaderboard import build_leaderboard
 
-    built = build_leaderboard(
-        results, out, suites=suites, allow=allow, strict=strict, console=open_progress_console()
-    )
+    box: Any = {"allow": allow, "limits": limits, "console": open_progress_console()}
+    built = build_leaderboard(results, out, suites=suites, strict=strict, **box)
     print_boards(built.boards, built.unranked, console)
     console.print(printable(f"written to {out}"), markup=False, soft_wrap=True)
 

@@ -7,10 +7,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import loads_toml
+
+if TYPE_CHECKING:
+    from agentgym.evaluation.verify.box import Limits
 
 Run = Callable[[argparse.Namespace], int]
 """A command: takes its arguments, returns the exit code."""
@@ -187,7 +190,27 @@ def add_allow(parser: Parser) -> None:
         "--allow",
         action="append",
         default=[],
-        metavar="MODULE:NAME",
-        help="code that a run or its suite may name, beyond what is installed; repeat for several "
-        "(default: none is imported)",
+        metavar="NAME",
+        help="code that a run or its suite may name beyond what is installed, MODULE:NAME, or the full path "
+        "of a folder that it may read; repeat for several (default: none)",
     )
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--bound``, which `chosen_limits` reads."""
+    parser.add_argument(
+        "--bound",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="most that verifying one run may take: memory in GiB (default: 8), processor and wall in "
+        "seconds (900, 3600), files that are open (256); repeat for several",
+    )
+
+
+def chosen_limits(arguments: argparse.Namespace) -> Limits:
+    """Return the limits of ``--bound``."""
+    from agentgym.evaluation.verify.box import Limits
+    from agentgym.io.records import parse
+
+    return parse(Limits, parse_options(arguments.bound), "--bound")

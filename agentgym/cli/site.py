@@ -14,7 +14,9 @@ from agentgym.cli.parser import (
     add_allow,
     add_command,
     add_groups,
+    add_limits,
     add_suites,
+    chosen_limits,
     chosen_suites,
 )
 from agentgym.cli.terminal import open_console, open_progress_console
@@ -57,6 +59,7 @@ def _add_build(group: Commands[Parser], example: str) -> None:
     )
     add_suites(parser)
     add_allow(parser)
+    add_limits(parser)
 
 
 def run_build(arguments: argparse.Namespace) -> int:
@@ -70,6 +73,7 @@ def run_build(arguments: argparse.Namespace) -> int:
         reports=arguments.reports,
         suites=chosen_suites(arguments),
         allow=arguments.allow,
+        limits=chosen_limits(arguments),
         console=open_progress_console(),
     )
     console = open_console()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
@@ -14,7 +15,9 @@ from agentgym.cli.parser import (
     add_allow,
     add_command,
     add_groups,
+    add_limits,
     add_suites,
+    chosen_limits,
     chosen_suites,
 )
 from agentgym.cli.terminal import open_console, open_progress_console
@@ -72,6 +75,7 @@ def add_to(commands: Commands[Parser]) -> None:
     check.add_argument("archives", type=Path, nargs="+", metavar="ARCHIVE")
     add_suites(check)
     add_allow(check)
+    add_limits(check)
 
 
 def run_pack(arguments: argparse.Namespace) -> int:
@@ -99,12 +103,19 @@ def run_pack(arguments: argparse.Namespace) -> int:
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Check; 1 where anything is missing or does not replay."""
+    from agentgym.evaluation.verify.box import boxed
+    from agentgym.evaluation.verify.submissions import run_files
     from agentgym.evaluation.verify.submit import check_submission
 
     suites = chosen_suites(arguments)
+    box: Any = {
+        "allow": arguments.allow,
+        "limits": chosen_limits(arguments),
+        "console": open_progress_console(),
+    }
     console, code = open_console(), 0
     for path in arguments.archives:
-        found = check_submission(path, suites, allow=arguments.allow, console=open_progress_console())
+        found = boxed(check_submission, path, suites, files=run_files(path, suites), **box)
         for problem in found.problems:
             line = printable(f"{path}: {problem}")
             console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
-from agentgym.cli.parser import Commands, Parser, add_allow, add_command, seed
+from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_limits, chosen_limits, seed
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.errors import UsageError
 
@@ -55,25 +55,26 @@ def add_to(commands: Commands[Parser]) -> None:
         "--sample-seed", type=seed, metavar="SEED", help="with --model: which (default: drawn by chance)"
     )
     add_allow(parser)
+    add_limits(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
     from agentgym.evaluation.suites import suite_file
+    from agentgym.evaluation.verify.box import boxed
+    from agentgym.evaluation.verify.submissions import run_files
     from agentgym.evaluation.verify.verification import verify_run
 
     suite = None if arguments.suite is None else suite_file(arguments.suite)
-    console, progress = open_console(), open_progress_console()
+    suites = {} if suite is None else {"": suite}
+    model, limits, console = _model_sample(arguments), chosen_limits(arguments), open_console()
+    given: Any = {"suite": suite, "allow": arguments.allow, "console": open_progress_console()}
     sound = True
     for path in arguments.runs:
-        verdict = verify_run(
-            path,
-            suite=suite,
-            rerun=arguments.rerun,
-            model=_model_sample(arguments),
-            allow=arguments.allow,
-            console=progress,
-        )
+        if model is None and not arguments.rerun:
+            verdict = boxed(verify_run, path, files=run_files(path, suites), limits=limits, **given)
+        else:  # the user's own files and servers, whose size only the user knows
+            verdict = verify_run(path, rerun=arguments.rerun, model=model, **given)
         sound &= report(path, verdict, console)
     return 0 if sound else 1
 

@@ -15,7 +15,7 @@ from agentgym.core.suite_spec import DataSource
 from agentgym.data.archives import Progress
 from agentgym.data.directory import DATA_VARIABLE, data_directory, find
 from agentgym.errors import UsageError
-from agentgym.io.files import sha256_of, trouble
+from agentgym.io.files import draft_of, sha256_of, trouble
 from agentgym.io.optional import load_reference
 from agentgym.io.untrusted import read_json
 
@@ -93,7 +93,7 @@ def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict
         raise UsageError(
             f"{target} was not imported by agentgym: move it away, or set AGENTGYM_DATA elsewhere"
         )
-    draft = target.with_name(f".{source.folder}.{os.getpid()}.tmp")
+    draft = draft_of(target)
     try:
         if importer.convert is None:
             entries = _copy_all(importer, files, origin, draft, progress)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.errors import UsageError
-from agentgym.io.files import make_folder, trouble, writing
+from agentgym.io.files import draft_of, make_folder, trouble, writing
 
 Opened = TypeVar("Opened")
 
@@ -51,7 +51,7 @@ class RecordWriter:
     def __init__(self, path: Path):
         """Begin a file that will be at ``path``."""
         self._path = path
-        self._draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        self._draft = draft_of(path)
         make_folder(path.parent)
         with writing(path):
             self._file: BinaryIO = self._draft.open("wb")

@@ -7,10 +7,11 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from types import TracebackType
 from typing import Self
 
@@ -178,7 +179,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
 def replace_files(contents: Mapping[Path, str | bytes]) -> None:
     """Write whole files, all or none: none takes its place before all are on the disk."""
     encoded = {path: text.encode() if isinstance(text, str) else text for path, text in contents.items()}
-    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in encoded}
+    drafts = {path: draft_of(path) for path in encoded}
     at = next(iter(encoded))
     try:
         for at, data in encoded.items():
@@ -195,6 +196,31 @@ def replace_files(contents: Mapping[Path, str | bytes]) -> None:
             with contextlib.suppress(OSError):
                 draft.unlink()
         raise UsageError(f"cannot write {at}: {trouble(error)}") from error
+
+
+def draft_of(path: Path) -> Path:
+    """Return where this process writes what will be at ``path``; remove what a killed one left there.
+
+    That is a day old, as a process of that number on another machine may still be writing.
+    """
+    start, old = f".{path.name}.", time() - 86_400
+    with contextlib.suppress(OSError), os.scandir(path.parent) as found:
+        for entry in found:
+            number = entry.name.removeprefix(start).removesuffix(".tmp")
+            if entry.name == f"{start}{number}.tmp" and number.isdecimal() and entry.stat().st_mtime < old:
+                with contextlib.suppress(OSError, OverflowError):
+                    _remove_of_dead(entry.path, int(number))
+    return path.with_name(f"{start}{os.getpid()}.tmp")
+
+
+def _remove_of_dead(draft: str, process: int) -> None:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        if os.path.isdir(draft) and not os.path.islink(draft):
+            shutil.rmtree(draft)
+        else:
+            os.unlink(draft)
 
 
 def sha256_of(path: Path) -> str:

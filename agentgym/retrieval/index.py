@@ -23,7 +23,7 @@ import numpy.typing as npt
 from agentgym.core.hashing import canonical
 from agentgym.core.queries import Reproducibility
 from agentgym.errors import UsageError
-from agentgym.io.files import make_folder, trouble, writing
+from agentgym.io.files import draft_of, make_folder, trouble, writing
 from agentgym.io.records import parse
 from agentgym.io.untrusted import read_json
 
@@ -244,7 +244,7 @@ def spool_beside(folder: Path) -> Iterator[Path]:
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder that takes the name ``folder`` when all went well, and vanishes otherwise."""
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    draft = draft_of(folder)
     try:
         draft.mkdir(parents=True)
         yield draft

@@ -7,7 +7,6 @@ Agents add episodes, a trainer leases groups, people look and tag, each from a p
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from typing import Any, Self
 from agentgym.core.hashing import DIGEST_BYTES
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
-from agentgym.io.files import make_folder, writing
+from agentgym.io.files import draft_of, make_folder, writing
 from agentgym.io.untrusted import printable
 from agentgym.rollout.pool_tables import (
     ADD,
@@ -261,7 +260,7 @@ class DataPool:
             UsageError: there is no group of a name, or the file cannot be written.
         """
         chosen = [each for each in self.groups(*groups) if groups or each.state != "dropped"]
-        draft, written = path.with_name(f".{path.name}.{os.getpid()}.tmp"), 0
+        draft, written = draft_of(path), 0
         try:
             with writing(path), draft.open("w", encoding="utf-8") as file:
                 for each in chosen:

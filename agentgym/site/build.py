@@ -16,6 +16,7 @@ from agentgym.evaluation.board.leaderboard import CURVES, PUBLISHED, read_publis
 from agentgym.evaluation.board.published import Published
 from agentgym.evaluation.board.tables import PUBLISHED_ABOUT, titles
 from agentgym.evaluation.log.markdown import one_line
+from agentgym.evaluation.verify.box import Limits
 from agentgym.evaluation.verify.submissions import Unranked, examine_below
 from agentgym.io.files import make_folder, writing
 from agentgym.site.boards import board_page, board_rows, filters
@@ -52,6 +53,7 @@ def build_site(
     reports: Path | None = None,
     suites: Mapping[str, Path] | None = None,
     allow: Collection[str] = (),
+    limits: Limits | None = None,
     console: Console | None = None,
 ) -> BuiltSite:
     """Verify all runs, play their episodes again, and write the pages.
@@ -61,7 +63,7 @@ def build_site(
     benchmarks, training runs' metrics below ``curves`` and sweeps' runs in ``algorithms``; None for the
     nearest above ``results``. Other arguments as `examine_below`.
     """
-    examined = list(examine_below(results, suites=suites, allow=allow, console=console))
+    examined = list(examine_below(results, suites=suites, allow=allow, limits=limits, console=console))
     boards, apart = make_boards(each.found for each in examined)
     reports = find_reports(results) if reports is None else reports
     published = Published() if reports is None else read_published(reports / PUBLISHED)

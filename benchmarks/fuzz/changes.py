@@ -238,6 +238,8 @@ def _of_text(value: str, path: Path) -> Iterator[Change]:
         "markup": f"{value}</td><script>x</script>`*_[x](y)",
         "invisible": f"{value}\u200b",
         "half a character": f"{value}\ud800",
+        "a device": "/dev/zero",
+        "the whole disk": "/",
     }
     yield from (Change(path, name, text) for name, text in texts.items() if text != value)
     yield Change(path, "to null", None)
@@ -253,6 +255,7 @@ def _of_number(value: float, path: Path) -> Iterator[Change]:
         "-0.0": -0.0,
         "as float": float(value),
         "as integer": int(value) if math.isfinite(value) else 0,
+        "a million": 10**6,
         "huge": 2**70,
         "hugest": 10**400,
         "negative": -(2**40),

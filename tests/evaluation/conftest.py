@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify import submissions
 from tests.evaluation import corridor
 
 SUITE = """\
@@ -41,6 +42,16 @@ kind = "oracle"
 @pytest.fixture(scope="session", autouse=True)
 def _corridor() -> None:
     corridor.register()
+
+
+@pytest.fixture
+def unboxed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examine runs in this process, where a test has changed the package."""
+
+    def call(function, *arguments, files, limits, **named):  # type: ignore[no-untyped-def]
+        return function(*arguments, **named)
+
+    monkeypatch.setattr(submissions, "boxed", call)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def write_complete(folder: Path, run: EvalLog, episodes: Iterable[EvalSample]) -
 def board_below(results: Path) -> Board:
     """Verify the runs below a folder; return their only board."""
     boards, unranked = make_boards(verify_below(results))
-    assert not unranked
+    assert not unranked, unranked
     (board,) = boards
     return board
 

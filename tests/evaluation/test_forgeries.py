@@ -84,7 +84,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def results(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unboxed: None) -> Path:
     """Return a private copy of the honest runs."""
     monkeypatch.setattr(suites, "NAMES", ("mini",))
     monkeypatch.setattr(suites, "FOLDER", honest / "shipped")

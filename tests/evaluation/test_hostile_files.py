@@ -158,7 +158,7 @@ def record_ids(page: str) -> list[str]:
 
 
 def test_an_error_of_this_package_is_one_line_too(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unboxed: None
 ) -> None:
     real = submissions.open_run
 

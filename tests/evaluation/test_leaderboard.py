@@ -311,7 +311,7 @@ def test_files_are_a_function_of_the_results(results: Path, tmp_path: Path) -> N
 
 
 def test_progress_is_shown_where_there_is_a_console(
-    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unboxed: None
 ) -> None:
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))  # which knows no verdict
     shown = io.StringIO()

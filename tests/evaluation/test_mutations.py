@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_refused_and_not_an_error(
 
 
 def test_a_small_packed_run_does_not_stand_for_a_huge_one(
-    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
+    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch, unboxed: None
 ) -> None:
     monkeypatch.setattr("agentgym.evaluation.verify.packed.MAX_TYPED", 10_000)
     header, line, *rest = laboratory.honest["model"].packed

@@ -29,6 +29,7 @@ from agentgym.core.suite_spec import PromptDefaults
 from agentgym.core.tools import Tool
 from agentgym.endpoint.client import open_endpoint
 from agentgym.endpoint.spec import EndpointSpec
+from agentgym.env import AgentEnv
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.io.records import parse
 from agentgym.prompts import Template, load_template
@@ -82,11 +83,8 @@ def language_agent(
         UnsupportedEnvError: `REFLEXION` would tell one side of a conversation what the other kept to itself.
     """
     game = envs.prototype
-    if game.sides > 1 and isinstance(settings, ReflexionSettings):
-        raise UnsupportedEnvError(
-            f"reflexion has one memory for a task, and {game.suite!r} is played from both sides, whose goals "
-            "are private: name the agent 'react', or mode='partner'"
-        )
+    if isinstance(settings, ReflexionSettings):
+        refuse_sides(game)
     default = game.suite_spec.prompt
     template = _template(scaffold, settings, default.wording, game.tools)
     prompts = _prompts(scaffold, settings, template, default)
@@ -96,6 +94,15 @@ def language_agent(
     if isinstance(settings, ReflexionSettings):
         return ReflexionPolicy(model, prompts, settings, suite=game.suite)
     return ChatPolicy(model, prompts, settings, suite=game.suite)
+
+
+def refuse_sides(game: AgentEnv[Any], sampling: Mapping[str, Any] | None = None) -> None:
+    """Refuse, for `REFLEXION`, an environment with several sides."""
+    if game.sides > 1:
+        raise UnsupportedEnvError(
+            f"reflexion has one memory for a task, and {game.suite!r} is played from both sides, whose goals "
+            "are private: name the agent 'react', or mode='partner'"
+        )
 
 
 def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:

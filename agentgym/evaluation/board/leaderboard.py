@@ -13,6 +13,7 @@ from agentgym.evaluation.board.boards import Board, make_boards
 from agentgym.evaluation.board.exports import as_csv, as_json, latex
 from agentgym.evaluation.board.published import Published, check_published
 from agentgym.evaluation.board.tables import markdown
+from agentgym.evaluation.verify.box import Limits
 from agentgym.evaluation.verify.submissions import Unranked, verify_below
 from agentgym.io.files import make_folder, replace_files
 from agentgym.io.records import read_toml
@@ -42,6 +43,7 @@ def build_leaderboard(
     *,
     suites: Mapping[str, Path] | None = None,
     allow: Collection[str] = (),
+    limits: Limits | None = None,
     strict: bool = False,
     console: Console | None = None,
 ) -> Leaderboard:
@@ -54,7 +56,8 @@ def build_leaderboard(
             ``curves/RUN.png`` beside it is shown with the policy of that training run.
         suites: suite files by the suite's name; other names are looked up as
             `agentgym.evaluation.suites.suite_file_of_run` does.
-        allow: references ``module:name`` in runs and suites that may be imported.
+        allow: as `verify_below` takes it.
+        limits: as `verify_below` takes them.
         strict: write nothing unless every run can be verified and is good.
         console: where progress is shown; None for nowhere.
 
@@ -68,7 +71,7 @@ def build_leaderboard(
     if out_path.suffix != ".md":
         raise UsageError(f"the leaderboard is a Markdown page: name a file that ends in .md, not {out_path}")
     found = []
-    for run in verify_below(results_dir, suites=suites, allow=allow, console=console):
+    for run in verify_below(results_dir, suites=suites, allow=allow, limits=limits, console=console):
         if strict and isinstance(run, Unranked):
             of = f" of suite {run.suite}" if run.suite else ""
             raise UsageError(f"nothing is written: run {run.name}{of}: {run.reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from agentgym.errors import UsageError
@@ -42,9 +42,9 @@ class StoredRun:
     run_sha256: str
     """Of ``run.json``, of the bytes that `log` was parsed from."""
     load_suite: Callable[[], Suite]
-    """Reads its suite at the first call."""
+    """Reads its suite."""
 
-    @property
+    @cached_property
     def suite(self) -> Suite:
         """The suite that it is verified against; UsageError where there is none."""
         return self.load_suite()
@@ -98,7 +98,7 @@ class StoredRun:
 
     def against(self, suite: Suite) -> StoredRun:
         """Return the run with another suite than the one that it names."""
-        return replace(self, load_suite=lambda: suite)
+        return replace(self, load_suite=partial(_given, suite))
 
 
 def read_stored_run(folder: Path, suites: Mapping[str, Path] | None = None) -> StoredRun:
@@ -116,9 +116,16 @@ def read_stored_run(folder: Path, suites: Mapping[str, Path] | None = None) -> S
 
 
 def suite_loader(path: Path, log: EvalLog, suites: Mapping[str, Path] | None = None) -> Callable[[], Suite]:
-    """Return what reads the suite of a run at ``path``, once.
+    """Return what reads the suite of a run at ``path``; it can be pickled.
 
     ``suites``: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
     """
-    name = log.suite.name
-    return cache(lambda: load_suite((suites or {}).get(name) or suite_file_of_run(path, name)))
+    return partial(_load_suite, path, log.suite.name, (suites or {}).get(log.suite.name))
+
+
+def _load_suite(path: Path, name: str, file: Path | None) -> Suite:
+    return load_suite(file or suite_file_of_run(path, name))
+
+
+def _given(suite: Suite) -> Suite:
+    return suite

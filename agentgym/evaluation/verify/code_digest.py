@@ -54,7 +54,7 @@ def code_files(environments: Collection[str], agents: Collection[str]) -> list[P
     references = [text for name in environments if name in ENVIRONMENTS for text in ENVIRONMENTS[name]]
     for kind in agents:
         entry = AGENTS.get(kind)
-        references += (entry.factory, entry.facts, entry.check) if entry else (kind,)
+        references += (entry.factory, entry.facts, entry.check, entry.unplayable) if entry else (kind,)
     modules, data = _package_files()
     found = {
         modules[name] for name in dependencies((*VERIFIER, *(ref.partition(":")[0] for ref in references)))

@@ -182,17 +182,23 @@ def open_packed(
     """
     header, packed = read_packed(data, where)
     log = parse_run(dict(header.run), where)
-    suite = suite_loader(path, log, suites)
+    load = suite_loader(path, log, suites)
+    suite = load()
+    if log.suite_sha256 != suite.sha256:  # before anything that the suite names is opened
+        raise UsageError(f"{where}: made for another suite than {suite.name} {suite.version}")
+    asked = sum(found.env.count for found in log.played) * suite.attempts
+    if len(packed) < asked:
+        raise UsageError(f"{where} has {len(packed):,} of {asked:,} episodes; pack the whole run")
     name = Path(where).name.removesuffix(SUFFIX).strip(".") or "run"  # never a folder above
-    code = suite_code_sha256(suite(), log.agent.kind)
+    code = suite_code_sha256(suite, log.agent.kind)
     folder = cache_directory() / "runs" / f"{sha256(data).hexdigest()[:32]}-{code[:16]}" / name
     if not (folder / RUN_FILE).exists():
         with only_trusted(allow), ExitStack() as stack:
-            games = PackedGames(suite().env, RecordedAnswers(header.answers), stack)
+            games = PackedGames(suite.env, RecordedAnswers(header.answers), stack)
             samples = _unpack_all(packed, games, log, where, console)
         _check_transcripts(header, log, where)
         _write_unpacked(folder, log, samples, header.files, where)
-    return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), suite)
+    return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), load)
 
 
 def _unpack_all(

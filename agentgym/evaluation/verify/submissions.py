@@ -18,8 +18,9 @@ from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, Ev
 from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.plan import columns
-from agentgym.evaluation.suites.suite import Suite
+from agentgym.evaluation.suites.suite import Suite, load_suite
 from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, open_run, origin_of
+from agentgym.evaluation.verify.box import Limits, boxed
 from agentgym.evaluation.verify.packed import SUFFIX
 from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict, save_verdict
 from agentgym.evaluation.verify.verification import verify
@@ -87,6 +88,7 @@ def verify_below(
     *,
     suites: Mapping[str, Path] | None = None,
     allow: Collection[str] = (),
+    limits: Limits | None = None,
     console: Console | None = None,
 ) -> Iterator[Submission | Unranked]:
     """Verify every run below a folder, or take this machine's own verdict from the cache.
@@ -94,7 +96,9 @@ def verify_below(
     Args:
         results: a folder with runs, packed ones and archives too, anywhere below it.
         suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
-        allow: references ``module:name`` in runs and suites that may be imported.
+        allow: references ``module:name`` in runs and suites that may be imported, and folders that they may
+            read.
+        limits: of the verification of each run, a process of its own; None for those of `Limits`.
         console: where progress is shown; None for nowhere.
 
     Yields:
@@ -103,7 +107,7 @@ def verify_below(
     Raises:
         UsageError: there is no run, or the cache cannot be written.
     """
-    for examined in examine_below(results, suites=suites, allow=allow, console=console):
+    for examined in examine_below(results, suites=suites, allow=allow, limits=limits, console=console):
         yield examined.found
 
 
@@ -112,12 +116,13 @@ def examine_below(
     *,
     suites: Mapping[str, Path] | None = None,
     allow: Collection[str] = (),
+    limits: Limits | None = None,
     console: Console | None = None,
 ) -> Iterator[Examined]:
     """Verify every run below a folder, or take this machine's own verdict from the cache.
 
-    Packed runs and archives count too; runs come in the order of their paths. Other arguments as `open_run`.
-    `UsageError` where there is no run, or the cache cannot be written.
+    Packed runs and archives count too; runs come in the order of their paths. Arguments and errors as
+    `verify_below`.
     """
     paths = sorted(_runs_below(results))
     if all(closed for _, closed in paths):
@@ -126,21 +131,26 @@ def examine_below(
         if closed:
             yield _shown(Examined(path, Unranked(path.name, "", "", f"refused: {closed}")))
             continue
-        with only_trusted(allow):
-            yield _shown(_examined(path, suites or {}, allow, console))
+        yield _shown(_judged(path, suites or {}, allow, limits, console))
 
 
 def _runs_below(results: Path) -> Iterator[tuple[Path, str]]:
     """Yield the place of everything that is called as a run is, and of every folder with why it is closed."""
-    closed: list[OSError] = []
-    for folder, folders, files in os.walk(results, onerror=closed.append):  # follows no links
-        if RUN_FILE in (*folders, *files):
-            yield Path(folder), ""
-        for name in (*folders, *files):
-            if name.endswith((SUFFIX, ARCHIVE_SUFFIX)):
-                yield Path(folder, name), ""
-    for error in closed:
-        yield Path(error.filename), f"cannot open {error.filename}: {error.strerror}"
+    folders = [str(results)]
+    while folders:  # no recursion: folders lie within one another as deep as a stranger likes
+        try:
+            with os.scandir(folder := folders.pop()) as found:
+                entries = list(found)
+        except OSError as error:
+            yield Path(folder), f"cannot open {folder}: {error.strerror}"
+            continue
+        for entry in entries:
+            if entry.name == RUN_FILE:
+                yield Path(folder), ""
+            if entry.name.endswith((SUFFIX, ARCHIVE_SUFFIX)):
+                yield Path(entry.path), ""
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
 
 
 def _shown(examined: Examined) -> Examined:
@@ -152,14 +162,45 @@ def _shown(examined: Examined) -> Examined:
     return replace(examined, found=replace(found, name=name, reason=reason))
 
 
-def _examined(
-    path: Path, suites: Mapping[str, Path], allow: Collection[str], console: Console | None
+def _judged(
+    path: Path,
+    suites: Mapping[str, Path],
+    allow: Collection[str],
+    limits: Limits | None,
+    console: Console | None,
 ) -> Examined:
-    """Examine a run: whatever its files do, they are one line, and the other runs are examined too."""
+    """Examine a run in a box: whatever its files do, it is one line, and the other runs are examined too."""
     try:
-        return _examine(path, suites, allow, console)
+        files = run_files(path, suites)
+        return boxed(_examined, path, suites, files=files, allow=allow, limits=limits, console=console)
+    except UsageError as error:
+        return Examined(path, Unranked(path.name, "", "", f"refused: {error}"))
+
+
+def run_files(path: Path, suites: Mapping[str, Path]) -> list[Path]:
+    """Return what the verification of a run reads: it, suites, and what the user's suites name."""
+    above = [folder / "suites" for folder in Path(os.path.realpath(path)).parents]
+    named = [
+        Path(value)
+        for file in suites.values()
+        for env in load_suite(file).env
+        for value in env.kwargs.values()
+        if isinstance(value, str) and os.path.isabs(value)
+    ]
+    return [path, *suites.values(), *filter(Path.is_dir, above), *named]
+
+
+def _examined(
+    path: Path, suites: Mapping[str, Path], *, allow: Collection[str], console: Console | None
+) -> Examined:
+    """Examine a run, in the box."""
+    try:
+        with only_trusted(allow):
+            return _examine(path, suites, allow, console)
     except OSError as error:
         reason = f"refused: cannot read {error.filename or path}: {error.strerror}"
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001  # `--strict` and `make fuzz` stop at it
         reason = f"{FAILED}: {type(error).__name__}: {error}; report it, with the run"
     return Examined(path, Unranked(path.name, "", "", reason))
@@ -170,6 +211,7 @@ def _examine(
 ) -> Examined:
     try:
         run = open_run(path, suites, allow=allow, console=console)
+        origin = origin_of(path, run.log.record_id)
     except (MissingDataError, MissingPackageError, UntrustedReferenceError) as error:
         return Examined(path, Unranked(path.name, "", "", f"claimed: {error}"))
     except UsageError as error:
@@ -204,9 +246,7 @@ def _examine(
         return unranked(f"claimed: {unpinned}", verdict)
     if outside := _outside(log, run.results):
         return unranked(f"refused: {outside}", verdict)
-    found = Submission(
-        log, run.results, verdict, families, shown, spread, origin_of(path, log.record_id), _scale(run.suite)
-    )
+    found = Submission(log, run.results, verdict, families, shown, spread, origin, _scale(run.suite))
     return Examined(path, found, run, verdict)
 
 

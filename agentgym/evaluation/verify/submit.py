@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentgym.data.directory import cache_directory
 from agentgym.errors import MissingDataError, MissingPackageError, MissingSuiteError, UsageError
 from agentgym.evaluation.log.results import EvalLog
 from agentgym.evaluation.log.runfiles import read_bytes
@@ -114,7 +115,7 @@ def check_submission(
             return CheckedSubmission(missing)
         packed = members[RUN_MEMBER]
         run = open_packed(packed, RUN_MEMBER, path, suites, allow=allow, console=console)
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
             copy = Path(scratch) / "run"  # transcripts go beside it
             shutil.copytree(run.folder, copy)
             lacking = list(_transcript_problems(members, run.log, copy))

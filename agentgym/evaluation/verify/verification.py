@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.agents import AGENTS, make_agent
-from agentgym.agents.imported import IMPORTED
-from agentgym.core.hashing import canonical_json, sha256_json
+from agentgym.core.hashing import canonical_json
 from agentgym.errors import (
     MissingDataError,
     MissingPackageError,
@@ -43,17 +41,13 @@ from agentgym.evaluation.log.results import (
     EvalLog,
     EvalSample,
     Excluded,
-    new_run,
-    result_id,
 )
-from agentgym.evaluation.log.runfiles import check_chain, check_measures, file_sha256, read_bytes
+from agentgym.evaluation.log.runfiles import file_sha256, read_bytes
 from agentgym.evaluation.log.stored_run import MalformedRunError, StoredRun
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, check_transcript, parse_transcripts
 from agentgym.evaluation.play.bench import open_suite_task, play
 from agentgym.evaluation.suites.agent_metadata import (
     complete,
-    contradictions,
-    has_metadata,
     options_as_played,
 )
 from agentgym.evaluation.suites.plan import open_single
@@ -61,6 +55,7 @@ from agentgym.evaluation.suites.suite import Suite, SuiteAgent, load_suite
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.code_digest import code_sha256, suite_code_sha256
 from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_checkable, check_model
+from agentgym.evaluation.verify.stated import check_agent, check_stated, repeatable
 from agentgym.evaluation.verify.verdicts import (
     VERDICT_SCHEMA,
     Badge,
@@ -69,8 +64,9 @@ from agentgym.evaluation.verify.verdicts import (
     Verdict,
     save_verdict,
 )
-from agentgym.io.optional import only_trusted
+from agentgym.io.optional import load_reference, only_trusted
 from agentgym.io.provenance import here_and_now
+from agentgym.vector.core import AgentVectorEnv
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -142,19 +138,21 @@ def _verify(
     role = _role(log.agent, suite)
     anew = rerun is True
     if rerun is None:
-        rerun = _repeatable(log.agent) or role != "agent"
+        rerun = repeatable(log.agent) or role != "agent"
     title = f"verifying {log.agent.display_name}"
     with ExitStack() as stack:
         answers, problems = _checked_answers(run)
+        problems += check_stated(run)
+        if problems:  # nothing that its suite names is opened
+            return _verdict(run, problems)
         worlds = open_worlds(run, answers, stack)
-        problems += _check_request(log, suite, worlds)
+        problems += _check_request(log, worlds)
         missing = _missing(log, suite)
         problems += (gap for gap in missing if isinstance(gap, Mismatch))
         unsupported = _check_unsupported(log, suite)
         problems += (gap for gap in unsupported if isinstance(gap, Mismatch))
         played = {found.env.label for found in log.played}
         worlds = {label: world for label, world in worlds.items() if label in played}
-        problems += _check_files(run)
         problems += _check_transcripts(run)
         problems += _check_keys(episodes, worlds)
         again = rerun and not problems
@@ -168,23 +166,33 @@ def _verify(
     if model is not None and not problems:
         checked = check_model(run, model)
         problems += (Mismatch("model", model.directory.name, problem) for problem in checked.problems)
+    return _verdict(
+        run,
+        problems,
+        badge=_badge(bool(problems), rerun, checked),
+        role=role if again and not problems else "agent",
+        unsupported=tuple(gap for gap in unsupported if isinstance(gap, Excluded)),
+        missing=tuple(gap for gap in missing if isinstance(gap, Excluded)),
+        model=checked,
+        answers=answer_check,
+    )
+
+
+def _verdict(run: StoredRun, problems: Sequence[Mismatch], **found: Any) -> Verdict:
+    log, suite, episodes = run.log, run.suite, run.lines.samples
+    blank = {"badge": "claimed", "role": "agent", "unsupported": (), "missing": ()}
     return Verdict(
         schema=VERDICT_SCHEMA,
         ok=not problems,
-        badge=_badge(bool(problems), rerun, checked),
-        role=role if again and not problems else "agent",
         problems=tuple(problems),
         episodes=len(episodes),
         steps=sum(episode.length for episode in episodes),
         suite_sha256=suite.sha256,
-        unsupported=tuple(gap for gap in unsupported if isinstance(gap, Excluded)),
-        missing=tuple(gap for gap in missing if isinstance(gap, Excluded)),
         run_sha256=run.run_sha256,
         episodes_sha256=run.lines.sha256,
         code_sha256=suite_code_sha256(suite, log.agent.kind),
         provenance=here_and_now(),
-        model=checked,
-        answers=answer_check,
+        **{**blank, **found},
     )
 
 
@@ -218,43 +226,14 @@ def _unreadable(folder: Path, problem: str) -> Verdict:
 # --- the agent --------------------------------------------------------------------------------------
 
 
-def _repeatable(agent: SuiteAgent) -> bool:
-    return agent.kind in AGENTS and AGENTS[agent.kind].repeatable
-
-
 def _role(agent: SuiteAgent, suite: Suite) -> Role:
     """Return the role that an agent's whole identity gives it, which it has to play again for."""
     floor, oracle = suite.anchors
     roles: dict[str, Role] = {floor: "floor", oracle: "oracle"}
     for listed in suite.agent:
-        if listed.name in roles and listed.name == agent.name and not list(_check_agent(agent, suite)):
+        if listed.name in roles and listed.name == agent.name and not list(check_agent(agent, suite)):
             return roles[listed.name]
     return "agent"
-
-
-def _check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
-    """Compare the agent that played with the suite's agent of that name, and with what its kind can be."""
-    if agent.kind == IMPORTED and agent.options.get("mismatches"):
-        count, first = agent.options["mismatches"], agent.options.get("first_mismatch")
-        yield Mismatch("agent", agent.name, f"{count} values of its log come out otherwise here: {first}")
-    for listed in suite.agent:
-        if has_metadata(listed.kind):  # the run says more than the suite
-            seeds = (None, agent.model.training_seed)
-            if listed.name == agent.name and listed.model.training_seed in seeds:
-                for name, ours, theirs in contradictions(listed, agent):
-                    yield Mismatch("agent", agent.name, f"{name} is {theirs!r}, in the suite {ours!r}")
-            continue
-        ours = complete(listed, suite.env)
-        if ours.name == agent.name and ours.identity != agent.identity:
-            yield Mismatch("agent", agent.name, "differs from the suite's agent of that name")
-        elif ours.name != agent.name and replace(ours, name=agent.name).identity == agent.identity:
-            yield Mismatch("agent", agent.name, f"is the suite's agent {ours.name!r} under another name")
-    if _repeatable(agent):
-        plain = SuiteAgent(agent.name, agent.kind, agent.options)
-        if plain.identity != agent.identity:
-            yield Mismatch(
-                "agent", agent.name, f"an agent {agent.kind!r} has no model, prompt, parser or sampling"
-            )
 
 
 def _rerun(run: StoredRun, answers: RecordedAnswers | None) -> Iterator[Mismatch]:
@@ -280,34 +259,15 @@ def _rerun(run: StoredRun, answers: RecordedAnswers | None) -> Iterator[Mismatch
 # --- the request ------------------------------------------------------------------------------------
 
 
-def _check_request(run: EvalLog, suite: Suite, worlds: Mapping[str, ReplayEnv]) -> Iterator[Mismatch]:
-    """Compare the run's request with the suite's."""
-    found = [
-        (world.env, world.game.tasks.manifest_sha256, answer_pins(world.game.query_backends))
-        for world in worlds.values()
-    ]
-    expected = new_run(suite, run.agent, found)
-    if run.request_id != sha256_json(run.request):
-        yield Mismatch("request", RUN_FILE, "request_id does not follow from the request")
-    if run.suite_sha256 != expected.suite_sha256 or run.suite != expected.suite:
-        yield Mismatch("suite", RUN_FILE, f"made for another suite than {suite.name} {suite.version}")
-    ours = {env.env.label: env for env in expected.envs}
-    for theirs in run.envs:
-        label = theirs.env.label
-        if label not in ours:
-            yield Mismatch("environment", label, "the suite has no such environment")
-        elif theirs.manifest_sha256 != ours[label].manifest_sha256:
+def _check_request(run: EvalLog, worlds: Mapping[str, ReplayEnv]) -> Iterator[Mismatch]:
+    """Compare the run's tasks, and the parts that answered, with those found here."""
+    for env in run.envs:
+        label, game = env.env.label, worlds[env.env.label].game
+        if env.manifest_sha256 != game.tasks.manifest_sha256:
             yield Mismatch("manifest", label, "the split's tasks are not those recomputed from the suite")
-        elif theirs.answers != ours[label].answers:
-            here = ", ".join(pin.kind for pin in ours[label].answers) or "nothing outside the package"
+        elif env.answers != (pins := answer_pins(game.query_backends)):
+            here = ", ".join(pin.kind for pin in pins) or "nothing outside the package"
             yield Mismatch("environment", label, f"answered by another part: here it is {here}")
-        elif canonical_json(asdict(theirs)) != canonical_json(asdict(ours[label])):  # 0.0 equals -0.0
-            yield Mismatch("environment", label, "specification differs from the suite's")
-    if [env.env.label for env in run.envs] != list(ours):
-        yield Mismatch("environment", RUN_FILE, "environments are not in the suite's order, each once")
-    for label in {env.label for env in suite.env} ^ {*ours, *(gap.label for gap in run.left_out)}:
-        yield Mismatch("environment", label, "neither played nor said to be left out, or unknown")
-    yield from _check_agent(run.agent, suite)
 
 
 def _missing(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
@@ -327,7 +287,7 @@ def _missing(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
 
 
 def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
-    """Make the agent for each environment that it claims not to play: that must fail."""
+    """Ask for each environment that the run left out whether agents of its kind do not play it."""
     found: list[Mismatch | Excluded] = []
     left_out = {gap.label for gap in run.unsupported}
     for env in suite.env:
@@ -337,7 +297,7 @@ def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
         with ExitStack() as stack:
             stack.callback(suite_task.slots.close)
             try:
-                make_agent(run.agent.kind, suite_task.slots, **run.agent.options)
+                _refuse_unplayable(run.agent, suite_task.slots)
             except UnsupportedEnvError as error:
                 found.append(Excluded(env.label, str(error)))
             except UntrustedReferenceError:
@@ -350,26 +310,19 @@ def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
     return found
 
 
+def _refuse_unplayable(agent: SuiteAgent, slots: AgentVectorEnv) -> None:
+    """Raise an `UnsupportedEnvError` where an agent does not play an environment.
+
+    Agents whose options name files or servers are not made to find that out: a stranger chose these.
+    """
+    entry = AGENTS.get(agent.kind)
+    if entry is None or entry.repeatable:
+        make_agent(agent.kind, slots, **agent.options)
+    elif entry.unplayable:
+        load_reference(entry.unplayable)(slots.prototype, agent.sampling)
+
+
 # --- the files --------------------------------------------------------------------------------------
-
-
-def _check_files(run: StoredRun) -> Iterator[Mismatch]:
-    log, lines = run.log, run.lines
-    for number, problem in lines.malformed.items():
-        yield Mismatch("malformed", f"{EPISODES_FILE} line {number}", problem)
-    for problem in check_chain(log, lines.samples):
-        yield Mismatch("chain", EPISODES_FILE, problem)
-    for problem in check_measures(lines.samples):
-        yield Mismatch("malformed", EPISODES_FILE, problem)
-    if log.result_id is None or log.episodes_sha256 is None or log.record_id is None:
-        yield Mismatch("unfinished", RUN_FILE, "the run is not complete; run the same bench command again")
-        return
-    if log.episodes_sha256 != lines.sha256:
-        yield Mismatch("file", EPISODES_FILE, "its sha256 is not the one in run.json")
-    if log.result_id != result_id(log.request_id, lines.samples):
-        yield Mismatch("result", RUN_FILE, "result_id does not follow from the episodes")
-    if log.record_id != log.record_digest:
-        yield Mismatch("record", RUN_FILE, "record_id does not follow from the rest of the file")
 
 
 def _checked_answers(run: StoredRun) -> tuple[RecordedAnswers, list[Mismatch]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agentgym.core.types import Request
-from agentgym.errors import UnsupportedEnvError, UsageError
+from agentgym.errors import UsageError
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.fitting import FittedPrompt
-from agentgym.prompts.settings import Prompting
+from agentgym.prompts.settings import Prompting, refuse_slots
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.types import Engine, Sampling
 from agentgym.training.models.models import LanguageModel
@@ -51,11 +51,7 @@ def make_policy(
             f"prompts of {prompting.budget:,} tokens and responses of {room:,} do not fit the context of "
             f"{engine.context_length:,}: lower the budget{'' if constrained else ' or max_tokens'}"
         )
-    if constrained and envs.prototype.action_kind == "template":
-        raise UnsupportedEnvError(
-            f"actions of {type(envs.prototype).__name__} have free slots, so there is nothing to "
-            "choose among: use choice 'free'"
-        )
+    refuse_slots(envs.prototype, {"choice": prompting.choice})
     builder = prompting.builder(language_model.chat, envs.prototype.tools)
     kind = AsyncLanguageModelPolicy if asynchronous else LanguageModelPolicy
     return kind(

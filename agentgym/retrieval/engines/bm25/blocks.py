@@ -21,7 +21,7 @@ import numpy as np
 
 from agentgym.core.hashing import canonical
 from agentgym.errors import UsageError
-from agentgym.io.files import make_folder, sole_writer, writing
+from agentgym.io.files import draft_of, make_folder, sole_writer, writing
 from agentgym.retrieval.analysis import Analyser, shared_analyser
 from agentgym.retrieval.corpus.naming import IdColumn
 from agentgym.retrieval.engines.bm25.counting import CountedBlock, count_block
@@ -186,7 +186,7 @@ def _count_and_store(texts: list[str], folder: Path) -> None:
 
 def store_block(block: CountedBlock, folder: Path) -> StoredBlock:
     """Write a block; its folder appears when all of it is written."""
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    draft = draft_of(folder)
     with writing(folder):
         try:
             draft.mkdir()
