@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
-from agentgym.io.untrusted import loads_json
+from agentgym.io.untrusted import loads_json, open_regular
 from agentgym.vector.core import AgentVectorEnv
 
 ANY_TASK = ""
@@ -72,7 +72,8 @@ class ScriptedPolicy:
 def load_script(path: Path) -> dict[str, list[str]]:
     """Read a script; errors name the line."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        with open_regular(path) as file:
+            lines = file.read().decode("utf-8").split("\n")
     except OSError as error:
         raise UsageError(f"cannot read the script {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, Self, TypeAlias
 
 from agentgym.errors import UsageError
+from agentgym.io.untrusted import open_regular
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with how much is done and how much there is, in any one unit."""
@@ -65,7 +66,8 @@ def read_members(file: Path, names: Collection[str]) -> Iterator[Member]:
     """Read a file, or an archive's files with one of ``names`` as the last part of their paths."""
     if not is_archive(file):
         _check_size(file.stat().st_size, str(file))
-        data = file.read_bytes()
+        with open_regular(file) as opened:
+            data = opened.read()
         yield Member(PurePosixPath(file.absolute().as_posix()), str(file), data, len(data))
         return
     try:
@@ -76,7 +78,7 @@ def read_members(file: Path, names: Collection[str]) -> Iterator[Member]:
 
 def _from_tar(archive: Path, names: Collection[str]) -> Iterator[Member]:
     total = 0
-    with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|*", tarinfo=_BoundedInfo) as tar:
+    with open_regular(archive) as raw, tarfile.open(fileobj=raw, mode="r|*", tarinfo=_BoundedInfo) as tar:
         for item in tar:
             total += item.size
             _check_total(total, archive)

@@ -17,7 +17,7 @@ from agentgym.data.directory import DATA_VARIABLE, data_directory, find
 from agentgym.errors import UsageError
 from agentgym.io.files import draft_of, sha256_of, trouble
 from agentgym.io.optional import load_reference
-from agentgym.io.untrusted import read_json
+from agentgym.io.untrusted import open_regular, read_json
 
 MANIFEST = "manifest.json"
 """Written beside imported files: what they are and their sha256."""
@@ -190,7 +190,7 @@ def _copy(origin: Path, target: Path) -> tuple[str, int]:
     digest = hashlib.sha256()
     size = 0
     target.parent.mkdir(parents=True, exist_ok=True)
-    with origin.open("rb") as source, target.open("wb") as copy:
+    with open_regular(origin) as source, target.open("wb") as copy:
         while block := source.read(_BLOCK):
             digest.update(block)
             size += len(block)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from agentgym.errors import UsageError
 from agentgym.io.files import draft_of, make_folder, trouble, writing
+from agentgym.io.untrusted import open_regular
 
 Opened = TypeVar("Opened")
 
@@ -158,10 +159,12 @@ class RecordFile:
         """Map the file; UsageError where its ``format`` is not ``form``, a version of what it ``holds``."""
         self.path = path
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise UsageError(f"cannot open {path}: {error.strerror}") from error
+        except UsageError:
+            raise
         except ValueError as error:  # an empty file cannot be mapped
             raise _damaged(path, "it is empty") from error
         table = self._read_table()

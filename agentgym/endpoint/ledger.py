@@ -16,7 +16,7 @@ from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.io.records import parse
-from agentgym.io.untrusted import loads_json
+from agentgym.io.untrusted import loads_json, open_regular
 
 MAX_LEDGER_SIZE = 4 << 30
 """Bytes that are read at most."""
@@ -173,7 +173,7 @@ def read_ledger(path: Path) -> list[LedgerRow]:
         UsageError: it cannot be read, or a row does not fit.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_LEDGER_SIZE + 1)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name a ledger") from error

@@ -20,6 +20,7 @@ from agentgym.history.metrics import IterationMetrics
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE, read_lines
 from agentgym.io.files import Journal, replace_file
 from agentgym.io.optional import load
+from agentgym.io.untrusted import read_file, read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -115,10 +116,10 @@ class WandbLog:
             replace_file(id_file, secrets.token_hex(8) + "\n")
         self._run = wandb.init(
             project="agentgym",
-            id=id_file.read_text(encoding="utf-8").strip(),
+            id=read_file(id_file).decode().strip(),
             name=folder.resolve().name,
             dir=folder,
-            config=json.loads(config_file.read_bytes()) if config_file.exists() else {},
+            config=read_json(config_file) if config_file.exists() else {},
             resume="allow",
             settings={"console": "off", "quiet": True},  # the terminal is the other logs'
         )

@@ -17,6 +17,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +63,28 @@ def read_file(path: Path, *, largest: int = MAX_FILE_SIZE, remedy: str = "get it
     Folders, pipes, sockets and devices are refused; ``remedy`` ends the message.
     """
     try:
-        check_regular(path, path.stat())  # opening a device may already do something
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            found = os.fstat(file.fileno())
-            check_regular(path, found)
-            if found.st_size > largest:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > largest:
                 raise UsageError(f"{path} is larger than the {largest:,} bytes that are read; {remedy}")
-            return file.read(found.st_size)
+            return file.read(size)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file, or what a link to one names, to read its bytes; UsageError for anything else.
+
+    No pipe is waited for. `OSError` where it cannot be opened.
+    """
+    check_regular(path, path.stat())  # opening a device may already do something
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        check_regular(path, os.fstat(number))
+    except UsageError:
+        os.close(number)
+        raise
+    return open(number, "rb")
 
 
 def read_lines(path: Path, remedy: str) -> Iterator[bytes]:
@@ -79,8 +93,7 @@ def read_lines(path: Path, remedy: str) -> Iterator[bytes]:
     ``remedy`` ends the message of a file that cannot be read.
     """
     try:
-        check_regular(path, path.stat())
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             yield from iter(partial(file.readline, MAX_LINE), b"")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error

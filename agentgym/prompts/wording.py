@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.core.options import check_choice
 from agentgym.errors import UsageError, nearest
-from agentgym.io.untrusted import loads_toml
+from agentgym.io.untrusted import loads_toml, open_regular
 from agentgym.prompts.sections import SECTIONS, check_text
 
 _KEYS = {
@@ -159,7 +159,8 @@ def read_file(path: Path, where: str) -> str:
         UsageError: it cannot be read, or is no UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with open_regular(path) as file:
+            return file.read().decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise UsageError(f"cannot read {where}: {error.strerror}") from error
     except UnicodeDecodeError as error:

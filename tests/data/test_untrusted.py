@@ -3,23 +3,32 @@
 import io
 import json
 import lzma
+import os
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentgym.agents.scripted import load_script
 from agentgym.data import archives
 from agentgym.data.archives import read_members
 from agentgym.data.jsonstream import read_records
+from agentgym.data.recordfile import RecordFile
+from agentgym.endpoint.ledger import read_ledger
 from agentgym.envs.alfworld.data.trials import GAME, Harvest, read_trials
 from agentgym.errors import UsageError
 from agentgym.io.records import read_toml
 from agentgym.io.untrusted import MAX_DEPTH, loads_json, loads_toml, read_json, read_json_records
+from agentgym.prompts.wording import read_file as read_wording
+from agentgym.retrieval.corpus.passages import adopt_passages
 from tests.pace import within
 
 DIGITS = "7" * 5_000
@@ -222,3 +231,25 @@ def test_records_that_are_none_name_their_line(tmp_path, text):
         read_json_records(path)
     with pytest.raises(UsageError, match="larger than the 4 bytes"):
         read_json_records(path, largest=4)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        RecordFile,
+        read_ledger,
+        load_script,
+        lambda path: list(read_members(path, ["pipe"])),
+        lambda path: read_wording(path, "wording.toml"),
+        lambda path: adopt_passages(path.with_name("positions"), path, corpus="own"),
+    ],
+)
+def test_no_reader_of_foreign_files_waits_for_a_pipe(read: Callable[[Path], Any], tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(UsageError, match=r"^[^\n]*pipe is no regular file; put the file itself there$"):
+        read(path)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match=r"pipe is no regular file; put the file itself there$"):
+        read(path)

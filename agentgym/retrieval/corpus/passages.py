@@ -19,7 +19,7 @@ import numpy.typing as npt
 from agentgym.core.types import Passage
 from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.errors import UsageError
-from agentgym.io.untrusted import loads_json
+from agentgym.io.untrusted import loads_json, open_regular
 from agentgym.retrieval.corpus.dialects import read_document
 from agentgym.retrieval.index import CorpusDigest
 
@@ -232,7 +232,7 @@ def adopt_passages(
     """
     starts, sizes, ids = array("q"), array("I"), list[str]()
     try:
-        with published.open("rb") as lines:
+        with open_regular(published) as lines:
             while line := lines.readline(MAX_DOCUMENT_SIZE + 1):
                 if len(line) > MAX_DOCUMENT_SIZE:
                     raise UsageError(f"{published}, line {len(ids) + 1}: over {MAX_DOCUMENT_SIZE:,} bytes")
@@ -320,7 +320,7 @@ def _write(path: Path, columns: Mapping[str, npt.NDArray[Any]], about: Mapping[s
 
 def _map(path: Path, size: int) -> mmap.mmap:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise ValueError(f"its documents are in {path}: {error.strerror}") from error

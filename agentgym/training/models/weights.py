@@ -26,7 +26,7 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig, PreTrainedModel
 
 from agentgym.errors import UsageError
-from agentgym.io.untrusted import read_json
+from agentgym.io.untrusted import open_regular, read_json
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 """Names of the file of a model's weights, and of the list of several such files."""
@@ -82,7 +82,7 @@ class WeightFiles:
         """Return a digest of the files' sizes, and of their first and last 64 KiB."""
         found = sha256()
         for path in sorted({path for path, _ in self.places.values()}):
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 size = file.seek(0, os.SEEK_END)
                 found.update(f"{path.name} {size}".encode())
                 for begin in (0, max(size - _ENDS, 0)):

@@ -13,7 +13,7 @@ from typing import Any
 from agentgym.errors import UsageError
 from agentgym.io.files import replace_file
 from agentgym.io.records import parse
-from agentgym.io.untrusted import read_json
+from agentgym.io.untrusted import open_regular, read_json
 from agentgym.prompts.settings import Prompting
 from agentgym.training.models.models import LanguageModel, save_model
 
@@ -136,7 +136,7 @@ def weights_sha256(directory: Path) -> str:
         raise UsageError(f"{directory} holds no *.safetensors: save the model's weights in that format")
     digest = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()

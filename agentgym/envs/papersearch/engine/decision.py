@@ -19,7 +19,7 @@ from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
-from agentgym.io.untrusted import read_file
+from agentgym.io.untrusted import open_regular, read_file
 
 TOLERANCE: Final = 0.02
 """How far probabilities of one model lie apart on two machines at most, in the precision of its weights."""
@@ -217,6 +217,6 @@ def _digest(folder: Path) -> str:
     """Return 16 hex digits over weights, configuration and tokenizer."""
     digest = hashlib.sha256()
     for path in sorted({path for pattern in _PINNED for path in folder.glob(pattern) if path.is_file()}):
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]

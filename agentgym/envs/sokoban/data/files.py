@@ -17,6 +17,7 @@ from agentgym.data.directory import find
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.suite import BOXOBAN
 from agentgym.errors import MissingDataError, UsageError
+from agentgym.io.untrusted import read_file
 
 SUFFIXES = (".txt", ".xsb", ".sok", ".slc")
 
@@ -52,8 +53,8 @@ def read(path: Path) -> Iterator[tuple[str, Level]]:
     """
     for file in [path] if path.is_file() else _level_files(path):
         try:
-            text = file.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_file(file).decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
             raise UsageError(f"cannot read levels from {file}: {error}") from error
         blocks = _slc_blocks(file, text) if file.suffix == ".slc" else _text_blocks(text)
         count = 0
