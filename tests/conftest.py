@@ -1,6 +1,7 @@
 """What every test runs under: deterministic examples, and no silent skip where nothing may be skipped."""
 
 import ctypes
+import faulthandler
 import gc
 import os
 import resource
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from tests.needs import absent, marks, may_have
@@ -90,6 +92,15 @@ def pytest_collection_finish() -> None:
     """Spare the collector of garbage what stays for good: modules and tests."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Limit the time of a failed test again: pytest no longer does, and its fixtures have yet to end."""
+    seconds = float(node.config.getini("faulthandler_timeout"))
+    if isinstance(node, pytest.Item) and seconds > 0:
+        stderr = node.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(seconds, file=stderr, exit=True)
 
 
 @pytest.hookimpl(trylast=True)
