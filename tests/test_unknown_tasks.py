@@ -45,7 +45,7 @@ def test_an_unknown_task_is_refused_at_once(suite):
     """Once, all tasks of the split were generated first: 18 s on ALFWorld."""
     env = open_env(f"agentgym/{suite}-v0")
     for key in UNKNOWN:
-        assert len(within(100, refusal, env, key)) < 300
+        assert len(within(1_000, refusal, env, key)) < 300
 
 
 @pytest.mark.parametrize("split", alfworld.SIZES)

@@ -25,6 +25,7 @@ from agentgym.registration import ENVIRONMENTS, open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.agents.chat_models import FakeChatModel, HeldChatModel, agent, last, reply, think
 from tests.corridor import CorridorVectorEnv
+from tests.waiting import wait_until
 
 WAYS = {
     "prompting": {"scaffold": "prompting"},
@@ -407,9 +408,8 @@ class Rollout:
 
     def until(self, condition):
         """Wait for a condition, as long as the rollout lives."""
-        while not condition():
-            assert self.thread.is_alive()
-            self.thread.join(0.001)
+        wait_until(lambda: condition() or not self.thread.is_alive())
+        assert condition()
 
 
 def test_every_episode_has_its_request_in_flight_and_waits_for_its_own_reply_alone():

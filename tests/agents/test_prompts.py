@@ -334,4 +334,4 @@ def test_a_long_prompt_is_rendered_in_no_time():
     template = TEMPLATES["alfworld/think-action"]
     assert len(render(template, long).text) > 8_000  # 2,000 tokens of four characters
 
-    within(20, lambda: [render(template, long) for _ in range(200)])  # each a tenth of a spin
+    within(60, lambda: [render(template, long) for _ in range(200)])  # measured: 3

@@ -10,7 +10,8 @@ import struct
 import subprocess
 import sys
 import termios
-import time
+
+from tests.waiting import wait_until
 
 ROWS, COLUMNS = 24, 80
 
@@ -56,18 +57,15 @@ class Terminal:
 
     def wait_for(self, text, seconds=300.0):
         """Read until the screen shows a text, and nothing more comes; return the screen."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            quiet = not self._read(0.1)
-            if quiet and text in self.screen:
-                return self.screen
-        raise AssertionError(f"{text!r} is not on the screen:\n{self.screen}")
+        try:
+            wait_until(lambda: not self._read(0.1) and text in self.screen, seconds)
+        except AssertionError:
+            raise AssertionError(f"{text!r} is not on the screen:\n{self.screen}") from None
+        return self.screen
 
     def end(self, seconds=300.0):
         """Read until the program has ended; return its exit code."""
-        end = time.monotonic() + seconds
-        while self.program.poll() is None and time.monotonic() < end:
-            self._read(0.05)
+        wait_until(lambda: not self._read(0.05) and self.program.poll() is not None, seconds)
         while self._read(0.05):
             pass
         return self.program.wait(0)

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.cli.terminal import COLUMNS, ROWS, Terminal, plain
+from tests.waiting import wait_until
 
 SOKOBAN = ("play", "agentgym/Sokoban-v0", "--split", "test", "--seed", 7)
 LEFT, UP, BACKSPACE, CTRL_C, CTRL_D = "\x1b[D", "\x1b[A", "\x7f", "\x03", "\x04"
@@ -193,6 +194,14 @@ def test_ctrl_c_while_importing_is_one_line(tmp_path, program, place):
     assert (done.returncode, done.stderr) == (130, "agentgym: interrupted\n")
 
 
+def importing(program, out):
+    return "numpy" in Path(f"/proc/{program.pid}/maps").read_text()
+
+
+def playing(program, out):
+    return any(out.rglob("episodes.jsonl"))
+
+
 def test_ctrl_c_at_any_moment_of_a_benchmark_is_one_line(tmp_path):
     suite = tmp_path / "long.toml"
     suite.write_text(
@@ -200,14 +209,14 @@ def test_ctrl_c_at_any_moment_of_a_benchmark_is_one_line(tmp_path):
         '[[env]]\nid = "agentgym/Sokoban-v0"\nlabel = "Sokoban"\nsplit = "train"\ntasks = 10000\n'
         '[[agent]]\nname = "random"\nkind = "random"\n[[agent]]\nname = "oracle"\nkind = "oracle"\n'
     )
-    for number, seconds in enumerate((0.3, 1.5)):
+    for number, begun in enumerate((importing, playing)):
         program = subprocess.Popen(
             [sys.executable, "-m", "agentgym", "bench", suite, "--out", tmp_path / str(number)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        time.sleep(seconds)
+        wait_until(partial(begun, program, tmp_path / str(number)))
         program.send_signal(signal.SIGINT)
         _, err = program.communicate(timeout=300)
         assert program.returncode == 130

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from agentgym.endpoint import ChatMessage, ChatRequest, ChatSampling, Endpoint, EndpointSpec
+from tests.waiting import wait_until
 
 URL = "http://endpoint.test/v1"
 
@@ -108,10 +108,7 @@ class FakeEndpoint:
 
     def wait_for(self, count: int) -> None:
         """Wait until so many requests are in flight."""
-        deadline = time.monotonic() + 300
-        while self.in_flight < count:
-            assert time.monotonic() < deadline, f"{self.in_flight} in flight, not {count}"
-            time.sleep(0.001)
+        wait_until(lambda: self.in_flight >= count)
 
     def transport(self) -> Any:
         return httpx2.ASGITransport(app=self)

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import CancelledError, Future, wait
 
 import pytest
@@ -22,6 +21,7 @@ from agentgym.endpoint.client import without_network
 from agentgym.endpoint.loop import loop_of_process
 from agentgym.errors import UsageError
 from tests.endpoint.fake import URL, FakeEndpoint, asking
+from tests.waiting import PATIENCE, wait_until
 
 SPEC = EndpointSpec(URL, "tiny")
 
@@ -36,7 +36,7 @@ def endpoint_threads():
 
 
 def test_all_endpoints_share_a_thread_that_ends_with_the_last():
-    assert endpoint_threads() == []
+    wait_until(lambda: not endpoint_threads())
     with FakeEndpoint().open() as one, FakeEndpoint().open() as two:
         assert endpoint_threads() == []  # nothing was asked yet
         one.ask([asking()])
@@ -44,7 +44,7 @@ def test_all_endpoints_share_a_thread_that_ends_with_the_last():
         assert endpoint_threads().count("agentgym-endpoints") == 1
         one.close()
         assert two.ask([asking("more")])
-    assert endpoint_threads() == []
+    wait_until(lambda: not endpoint_threads())
     assert loop_of_process() is None
 
 
@@ -71,11 +71,10 @@ def test_cancelling_ends_the_call():
         future = endpoint.submit(asking())
         fake.wait_for(1)
         assert future.cancel()
-        assert wait([future], 5).done == {future}
+        assert wait([future], PATIENCE).done == {future}
         with pytest.raises(CancelledError):
             future.result()
-        while fake.in_flight:
-            time.sleep(0.001)
+        wait_until(lambda: not fake.in_flight)
 
 
 def test_cancelling_one_of_equal_calls_leaves_the_others():
@@ -85,7 +84,7 @@ def test_cancelling_one_of_equal_calls_leaves_the_others():
         fake.wait_for(1)
         assert futures[0].cancel()
         fake.release.set()
-        assert [future.result(30).text for future in futures[1:]] == ["re: same"] * 2
+        assert [future.result(PATIENCE).text for future in futures[1:]] == ["re: same"] * 2
         assert len(fake.bodies) == 1
         for future in [endpoint.submit(asking("other")) for _ in range(2)]:
             future.cancel()
@@ -108,8 +107,8 @@ def test_a_callback_may_submit_and_never_wait():
 
         endpoint.submit(asking("one")).add_done_callback(further)
         fake.release.set()
-        assert chained.result(30) == "re: repair re: one"
-        assert waited.result(30)
+        assert chained.result(PATIENCE) == "re: repair re: one"
+        assert waited.result(PATIENCE)
 
 
 def test_a_call_that_cannot_be_is_no_answer_for_others():
@@ -137,7 +136,7 @@ def test_a_session_opens_one_endpoint_for_a_spec_and_closes_it():
         outside.close()
         again = open_endpoint(SPEC)
         assert again is not outside
-    assert endpoint_threads() == []
+    wait_until(lambda: not endpoint_threads())
 
 
 def test_sessions_may_be_nested():
@@ -158,8 +157,7 @@ def test_a_session_is_entered_once():
 
 
 def release_once_ending(session, fake):
-    while not session.ending:
-        time.sleep(0.001)
+    wait_until(lambda: session.ending)
     fake.release.set()
 
 
@@ -196,7 +194,7 @@ def test_a_callback_of_the_last_reply_asks_nothing_outside_of_its_session():
         release.join()
     assert future.result().text == "re: last"
     with pytest.raises(EndpointError, match="has ended"):
-        later[0].result(30)
+        later[0].result(PATIENCE)
     assert len(fake.bodies) == 1
 
 

@@ -160,7 +160,7 @@ def test_a_key_pins_all_that_an_answer_depends_on():
     same = [
         cache_key(replace(REQUEST, label="episode 3"), SPEC),
         cache_key(REQUEST, replace(SPEC, url="http://127.0.0.1:8000/v1/")),
-        cache_key(REQUEST, replace(SPEC, concurrency=3, stream=True, key_env="MY_KEY", timeout=9.0)),
+        cache_key(REQUEST, replace(SPEC, concurrency=3, stream=True, key_env="MY_KEY", timeout=90.0)),
     ]
     assert set(same) == {own}
 

@@ -10,6 +10,7 @@ import pytest
 
 from agentgym.endpoint import Endpoint, EndpointSpec, UnansweredRequestError
 from tests.endpoint.fake import asking, completion, delta, events
+from tests.waiting import PATIENCE
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: %s\r\n"
 
@@ -62,7 +63,7 @@ class Script:
         return body
 
     def close(self) -> None:
-        self._thread.join(10)
+        self._thread.join(PATIENCE)
         self._listener.close()
 
 
@@ -130,8 +131,8 @@ def test_a_stream_of_single_bytes_has_the_time_of_one_answer(status):
                 time.sleep(0.01)
 
     with (
-        serving(drip, stream=True, timeout=0.5, attempts=3) as (endpoint, _),
-        pytest.raises(UnansweredRequestError, match=r"in 1 attempt: no whole .* 0\.5 s, though it began"),
+        serving(drip, stream=True, timeout=2.0, attempts=3) as (endpoint, _),
+        pytest.raises(UnansweredRequestError, match=r"in 1 attempt: no whole .* 2 s, though it began"),
     ):
         endpoint.ask([asking()])
 

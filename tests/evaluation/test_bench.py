@@ -38,6 +38,7 @@ from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.verification import verify_run
 from agentgym.io.files import SYNC_SECONDS, Journal, sole_writer
 from tests.evaluation import corridor
+from tests.waiting import wait_until
 
 SUBPROCESS = """\
 import sys
@@ -268,10 +269,7 @@ def test_kill_loses_no_finished_episode(finished: Path, suite_file: Path, tmp_pa
     moments = random.Random(0)
     while True:
         process = start(suite_file, out)
-        deadline = time.monotonic() + 300
-        while process.poll() is None and len(_episodes(out)) <= len(kept):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or len(_episodes(out)) > len(kept))  # noqa: B023
         time.sleep(moments.random() * 0.6)
         process.kill()
         process.communicate()

@@ -7,7 +7,6 @@ import math
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -35,6 +34,7 @@ from agentgym.training.models.tiny import CHAT_TEMPLATE
 from agentgym.training.policy.saved import weights_sha256
 from tests.evaluation import model_runs
 from tests.evaluation.model_runs import ALL, CONSTRAINED, FREE, SUITE, TOKENIZER, Played, bench, save
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module", params=["constrained", "free"])
@@ -415,11 +415,13 @@ def test_a_killed_run_has_every_transcript_and_resumes(played: Played) -> None:
         [sys.executable, "-c", SUBPROCESS, *map(str, words)], cwd=Path(__file__).parents[2]
     )
     killed = played.root / "killed" / "few" / played.folder.name
-    deadline = time.monotonic() + 300
-    while not (killed / EPISODES_FILE).exists() or (killed / EPISODES_FILE).read_bytes().count(b"\n") < 3:
+    lines_so_far = killed / EPISODES_FILE
+
+    def underway() -> bool:
         assert process.poll() is None, "the run ended before it was killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+        return lines_so_far.exists() and lines_so_far.read_bytes().count(b"\n") >= 3
+
+    wait_until(underway)
     process.kill()
     process.wait()
     lines = (killed / EPISODES_FILE).read_bytes().split(b"\n")[:-1]

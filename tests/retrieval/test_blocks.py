@@ -83,7 +83,7 @@ def slowly():
     for number, document in enumerate(CORPUS):
         if number == 200:
             print("ready", flush=True)
-            time.sleep(60)
+            time.sleep(600)
         yield document
 build_bm25(slowly(), corpus="drawn", folder=Path(sys.argv[1]))
 """

@@ -4,7 +4,6 @@ import json
 import re
 import socket
 import threading
-import time
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
@@ -20,6 +19,7 @@ from agentgym.retrieval.engines import http_client
 from agentgym.retrieval.engines.remote import RemoteIndex, RetrievalClient, _Numbers
 from agentgym.retrieval.searcher import SearchAnswerer, Searcher
 from tests.serving.retrieving import PASSAGES, serving
+from tests.waiting import PATIENCE
 
 
 def whole(data):
@@ -36,18 +36,16 @@ def scripted(*answers):
     An answer is bytes, or a function of the connection. The last one is repeated.
     """
     sent = []
-    ended = threading.Event()
     with closing(socket.create_server(("127.0.0.1", 0), backlog=64)) as listener:
-        listener.settimeout(0.02)
 
         def serve():
-            while not ended.is_set():
+            while True:
                 try:
                     connection, _ = listener.accept()
-                except TimeoutError:
-                    continue
+                except OSError:  # it was shut down
+                    return
                 with connection:
-                    connection.settimeout(5)
+                    connection.settimeout(PATIENCE)
                     data = b""
                     while not whole(data):
                         data += connection.recv(65_536)
@@ -63,7 +61,7 @@ def scripted(*answers):
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}", sent
         finally:
-            ended.set()
+            listener.shutdown(socket.SHUT_RDWR)
             thread.join()
 
 
@@ -167,15 +165,30 @@ def test_a_document_without_id_is_named_after_its_content():
     assert len(first.id) == 32
 
 
+DEADLINES = []
+"""What the client's timers would call."""
+
+
+class TimerByHand:
+    """A timer that the server of a test ends."""
+
+    def __init__(self, seconds, function):
+        DEADLINES.append(function)
+
+    def start(self):
+        pass
+
+    def cancel(self):
+        pass
+
+
 def drip(connection, head=False):
-    """Send a byte at a time, the head at once or not."""
+    """Send a few bytes, the head among them or not, before the client's time is up."""
     whole = reply(found(VASA))
     at_once = whole.index(b"\r\n\r\n") + 4 if head else 0
-    connection.sendall(whole[:at_once])
-    with suppress(ConnectionError):  # the client goes before the end
-        for byte in whole[at_once:]:
-            time.sleep(0.02)
-            connection.sendall(bytes([byte]))
+    for byte in (whole[:at_once], *(bytes([each]) for each in whole[at_once : at_once + 5])):
+        connection.sendall(byte)
+    silent(connection)
 
 
 def cut(connection):
@@ -183,7 +196,9 @@ def cut(connection):
 
 
 def silent(connection):
-    time.sleep(0.4)
+    DEADLINES.pop()()
+    with suppress(ConnectionError):
+        connection.recv(1)  # until the client has gone
 
 
 HUGE = b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 5_000
@@ -193,9 +208,9 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}"
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (silent, "cannot be asked: no whole answer within 0.2 s (2 attempts)"),
-        (drip, "cannot be asked: no whole answer within 0.2 s (2 attempts)"),
-        (partial(drip, head=True), "answers too slowly: no whole answer within 0.2 s, though it began"),
+        (silent, "cannot be asked: no whole answer within 60 s (2 attempts)"),
+        (drip, "cannot be asked: no whole answer within 60 s (2 attempts)"),
+        (partial(drip, head=True), "answers too slowly: no whole answer within 60 s, though it began"),
         (cut, "cannot be asked: the answer ends after 75 of 85 bytes"),
         (b"", "cannot be asked: Remote end closed connection without response"),
         (b"SSH-2.0-x\r\n", "cannot be asked: SSH-2.0-x"),
@@ -228,9 +243,10 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}"
         (reply(found({"id": [], "contents": "x"})), "the id of a document is a text or a whole number"),
     ],
 )
-def test_what_is_no_answer_is_one_line(answer, problem):
+def test_what_is_no_answer_is_one_line(answer, problem, monkeypatch):
+    monkeypatch.setattr(http_client, "Timer", TimerByHand)
     with scripted(answer) as (url, _):
-        client = RetrievalClient(url, timeout=0.2, attempts=2, largest=2_000)
+        client = RetrievalClient(url, timeout=60.0, attempts=2, largest=2_000)
         with pytest.raises(UnansweredError) as raised:
             client.search(["ship"], 2)
         assert str(raised.value).startswith(f"the retrieval server {url} ")

@@ -111,7 +111,7 @@ def test_threads_agree():
 
 def test_a_cached_query_takes_microseconds():
     searcher = search_in_memory(WORLD, corpus="world")
-    within(40, lambda: [searcher.search(["which ship sank?"], 5) for _ in range(2_000)])  # measured: 4
+    within(100, lambda: [searcher.search(["which ship sank?"], 5) for _ in range(2_000)])  # measured: 4
 
 
 def test_an_index_over_other_passages(counted):

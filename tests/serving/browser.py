@@ -5,8 +5,10 @@ import json
 import os
 import shutil
 import subprocess
-import time
+from contextlib import suppress
 from pathlib import Path
+
+from tests.waiting import wait_until
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE = 300.0
@@ -174,16 +176,14 @@ class Browser:
         """Do what leads to another page, and wait until that is loaded."""
         self.value("document.documentElement.setAttribute('data-left', '')")
         leave()
-        until = time.monotonic() + PATIENCE
         ready = "document.readyState == 'complete' && !document.documentElement.hasAttribute('data-left')"
-        while time.monotonic() < until:
-            try:
-                if self.value(ready):
-                    return
-            except RuntimeError:  # the old page has gone and the new one is not there yet
-                pass
-            time.sleep(0.02)
-        raise TimeoutError("no other page came")
+
+        def arrived() -> bool:
+            with suppress(RuntimeError):  # the old page has gone and the new one is not there yet
+                return bool(self.value(ready))
+            return False
+
+        wait_until(arrived, PATIENCE)
 
     def _receive(self):
         while b"\0" not in self._buffer:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import closing
 
 import pytest
@@ -19,6 +18,7 @@ from agentgym.errors import UsageError
 from agentgym.registration import open_env
 from agentgym.serving.env.sessions import EnvLimits, EnvSessions, SessionError
 from tests.serving.playing import WAIT, serving
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -245,10 +245,7 @@ def test_an_address_that_sends_too_much_is_told_to_wait():
 def test_sessions_that_are_left_alone_end_and_make_room():
     with serving(sessions=2, idle=0.2) as server:
         left = begin(server)
-        until = time.monotonic() + WAIT
-        while len(server.service.sessions):
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: not len(server.service.sessions))
         status, answer = server.ask("step", {"action": "up", "session_id": left})
         assert (status, "idle too long" in answer["error"]) == (404, True)
         assert [server.ask("reset", {})[0] for _ in range(2)] == [200, 200]

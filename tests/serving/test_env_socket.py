@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -10,6 +9,7 @@ from websockets.sync.client import connect
 
 from agentgym.registration import open_env
 from tests.serving.playing import WAIT, serving
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +23,6 @@ def say(socket, kind, data=None):
     socket.send(json.dumps({"type": kind, **({} if data is None else {"data": data})}))
     answer = json.loads(socket.recv(WAIT))
     return answer["type"], answer["data"]
-
-
-def until(true):
-    """Wait until something holds."""
-    late = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < late
-        time.sleep(0.005)
 
 
 def test_a_connection_plays_a_session_of_its_own(server):
@@ -57,7 +49,7 @@ def test_a_connection_plays_a_session_of_its_own(server):
         socket.send('{"type": "close"}')
         with pytest.raises(ConnectionClosed):
             socket.recv(WAIT)
-    until(lambda: len(server.service.sessions) == count)
+    wait_until(lambda: len(server.service.sessions) == count)
 
 
 def test_a_connection_that_breaks_off_ends_its_session_without_a_word(server, caplog):
@@ -67,7 +59,7 @@ def test_a_connection_that_breaks_off_ends_its_session_without_a_word(server, ca
         say(socket, "reset")
         socket.send('{"type": "step", "data": {"action": "up"}}')
         socket.socket.close()
-    until(lambda: len(server.service.sessions) == count)
+    wait_until(lambda: len(server.service.sessions) == count)
     assert caplog.records == []
 
 
@@ -101,7 +93,7 @@ def test_a_session_begun_elsewhere_is_played_by_one_connection(server):
         with connect(f"{server.socket}?session_id=none") as third:
             assert json.loads(third.recv(WAIT))["data"]["code"] == "SESSION_ERROR"
         assert say(socket, "step", {"action": "up"})[1]["metadata"]["turn"] == 2
-    until(lambda: not server.service.sessions.find(session).attached)
+    wait_until(lambda: not server.service.sessions.find(session).attached)
     assert server.play("state", session_id=session)["step_count"] == 2
 
 
@@ -118,7 +110,7 @@ def test_refusals_come_before_the_connection():
             assert refused.value.response.status_code == status
             assert list(json.loads(refused.value.response.body)) == ["error", "code"]
         with connect(server.socket, additional_headers=allowed):
-            until(lambda: server.service.sessions is not None)
+            wait_until(lambda: server.service.sessions is not None)
             with pytest.raises(InvalidStatus) as refused, connect(server.socket, additional_headers=allowed):
                 pass
             assert refused.value.response.status_code == 503
@@ -144,4 +136,4 @@ def test_large_messages_and_idle_connections_are_closed():
             assert "no message for 0.3 s" in json.loads(socket.recv(WAIT))["data"]["message"]
             with pytest.raises(ConnectionClosed):
                 socket.recv(WAIT)
-        until(lambda: len(server.service.sessions) == 0)
+        wait_until(lambda: len(server.service.sessions) == 0)

@@ -22,6 +22,7 @@ from agentgym.training.standalone import CheckpointFollower, open_engine
 from tests.serving.gateway_stand_ins import Talking, make_model, stored, talking
 from tests.training.plain import close, forward_logprobs
 from tests.training.stub_vllm_server import serving
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -109,7 +110,7 @@ def command(*words):
         os.kill(process.pid, signal.SIGINT)
         said = process.stdout.read()
         process.stdout.close()
-        assert process.wait(30) == 0, said
+        assert process.wait(PATIENCE) == 0, said
 
 
 def play_short(gateway):

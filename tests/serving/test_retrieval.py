@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -23,6 +22,7 @@ from agentgym.serving.retrieval.app import RetrievalService
 from agentgym.serving.retrieval.batching import MicroBatcher, QueueFullError
 from agentgym.serving.retrieval.server import RetrievalServer
 from tests.serving.retrieving import PASSAGES, serving
+from tests.waiting import wait_until
 
 VASA = {
     "id": "p2",
@@ -190,14 +190,9 @@ def held_up(server, clients, bodies):
     """Send a request that the index takes its time over, and meanwhile others; return all answers."""
     server.index.free.clear()
     first = clients.submit(server.ask, bodies[0])
-    until = time.monotonic() + 300
-    while not server.index.calls:
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    wait_until(lambda: server.index.calls)
     asked = [clients.submit(server.ask, body) for body in bodies[1:]]
-    while server.ask(None, method="GET", path="/health")[1]["waiting"] < len(asked):
-        assert time.monotonic() < until
-        time.sleep(0.001)
+    wait_until(lambda: server.ask(None, method="GET", path="/health")[1]["waiting"] >= len(asked))
     server.index.free.set()
     return [future.result() for future in (first, *asked)]
 
@@ -223,12 +218,9 @@ def test_a_full_queue_tells_clients_to_come_again():
     with serving(limits=RetrievalLimits(waiting=2)) as server, ThreadPoolExecutor(3) as clients:
         server.index.free.clear()
         first = clients.submit(server.ask, {"query": "ship"})
-        until = time.monotonic() + 300
-        while not server.index.calls:
-            assert time.monotonic() < until
+        wait_until(lambda: server.index.calls)
         second = clients.submit(server.ask, {"queries": ["ship", "engine"]})
-        while server.ask(None, method="GET", path="/health")[1]["waiting"] < 2:
-            assert time.monotonic() < until
+        wait_until(lambda: server.ask(None, method="GET", path="/health")[1]["waiting"] >= 2)
         with closing(http.client.HTTPConnection(server.address, timeout=300)) as connection:
             connection.request("POST", "/retrieve", b'{"query": "x"}')
             refused = connection.getresponse()
@@ -283,10 +275,7 @@ def test_a_body_that_is_broken_off_is_a_line(server):
     try:
         for _ in range(3):
             raw_answer(server, HEAD + b'\r\n{"query"')
-        until = time.monotonic() + 300
-        while len(seen) < 3:
-            assert time.monotonic() < until
-            time.sleep(0.001)
+        wait_until(lambda: len(seen) >= 3)
     finally:
         logger.removeFilter(keep)
     assert [(record.getMessage(), record.exc_info) for record in seen] == [

@@ -146,7 +146,7 @@ def test_a_build_that_is_killed_leaves_the_old_site(made_site, tmp_path):
         "import sys, time\nfrom pathlib import Path\nfrom agentgym.site.folder import new_folder\n"
         "with new_folder(Path(sys.argv[1])) as folder:\n"
         "    (folder / 'index.html').write_text('half')\n"
-        "    print('writing', flush=True)\n    time.sleep(60)\n"
+        "    print('writing', flush=True)\n    time.sleep(600)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(site)], stdout=subprocess.PIPE)
     assert child.stdout.readline() == b"writing\n"

@@ -20,7 +20,7 @@ def ask(made_site):
     thread.start()
 
     def asked(path, method="GET"):
-        with closing(HTTPConnection(*server.server_address[:2], timeout=30)) as connection:
+        with closing(HTTPConnection(*server.server_address[:2], timeout=120)) as connection:
             connection.request(method, path, headers={"Content-Length": "0"} if method == "POST" else {})
             response = connection.getresponse()
             return response, response.read()

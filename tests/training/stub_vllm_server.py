@@ -15,7 +15,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import create_server
 from threading import Thread
-from time import sleep
 from urllib.parse import urlsplit
 
 import torch
@@ -27,6 +26,7 @@ from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.engines.vllm_server import ServerLostError, VllmServer
 from agentgym.training.models.models import load_model
+from tests.waiting import wait_until
 
 
 class PausingEngine(HfEngine):
@@ -111,8 +111,8 @@ class StubServer(ThreadingHTTPServer):
             stop_ids=tuple(chosen.get("stop_token_ids", ())),
         )
         scores = self.scores(ids) if "prompt_logprobs" in chosen else None
-        while self.engine.paused and not self.dead:  # none begins, not even one that has no alternative
-            sleep(0.01)
+        # none begins, not even one that has no alternative
+        wait_until(lambda: not self.engine.paused or self.dead)
         future = self.engine.submit(GenerationRequest(tuple(ids), trie, sampling, chosen.get("seed") or 0))
         while True:
             try:
@@ -197,8 +197,7 @@ class Handler(BaseHTTPRequestHandler):
         if server.dead:
             return
         server.asked.append((path, body))
-        while server.hung and not server.dead:
-            sleep(0.01)
+        wait_until(lambda: not server.hung or server.dead)
         status = server.missing.get(path, 200)
         try:
             answer = server.answer(path, body) if status == 200 else {"error": {"message": f"stub {status}"}}
@@ -244,14 +243,17 @@ def serving_vllm(directory):
     with subprocess.Popen(command, env=given, stdout=output, stderr=output) as process:
         server = VllmServer(f"http://127.0.0.1:{port}")
         try:
-            while process.poll() is None:
-                with suppress(ServerLostError):
-                    server.ask("/health", method="GET")
-                    break
-                sleep(0.5)
+            wait_until(lambda: process.poll() is not None or healthy(server), 600)
             yield server.url
         finally:
             process.terminate()
+
+
+def healthy(server):
+    with suppress(ServerLostError):
+        server.ask("/health", method="GET")
+        return True
+    return False
 
 
 def with_own_head(made):

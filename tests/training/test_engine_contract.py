@@ -26,6 +26,7 @@ from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt
 from tests.training.stub_vllm_server import serving, serving_vllm, with_own_head
+from tests.waiting import PATIENCE, wait_until
 
 VERSION = 3
 
@@ -72,7 +73,7 @@ class Submitted:
         return self.engine.version
 
     def generate(self, requests):
-        return [future.result(60) for future in [self.submit(request) for request in requests]]
+        return [future.result(PATIENCE) for future in [self.submit(request) for request in requests]]
 
 
 @dataclass
@@ -375,8 +376,7 @@ def test_weights_come_within_the_responses_of_vllm(real_vllm, directory, monkeyp
     def step(waiting):
         if next(steps) == 12:
             held.set()
-            while not engine._pauses:
-                sleep(0.001)
+            wait_until(lambda: engine._pauses)
         return plain(waiting)
 
     monkeypatch.setattr(engine, "_step", step)
@@ -388,10 +388,10 @@ def test_weights_come_within_the_responses_of_vllm(real_vllm, directory, monkeyp
             for seed in range(4)
         ]
         futures = [engine.submit(request) for request in requests]
-        assert held.wait(60)
+        assert held.wait(PATIENCE)
         engine.sync(other.model.state_dict().items(), version=8)
         for request, future in zip(requests, futures, strict=True):
-            found = future.result(60)
+            found = future.result(PATIENCE)
             old = found.versions.count(VERSION)
             assert 8 <= old <= 13
             assert found.versions == (VERSION,) * old + (8,) * (30 - old)
@@ -420,7 +420,7 @@ def test_weights_come_within_the_responses_of_vllm_serve(real_server, untied):
         sleep(0.02 * version)
         engine.sync(other.model.state_dict().items(), version + 1)
         for request, future in zip(requests, futures, strict=True):
-            found = future.result(60)
+            found = future.result(PATIENCE)
             versions = found.versions or (found.version,) * 100
             old = versions.count(version)
             assert versions == (version,) * old + (version + 1,) * (100 - old)

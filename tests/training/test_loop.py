@@ -1,5 +1,4 @@
 import json
-import time
 from collections import Counter
 from dataclasses import replace
 
@@ -26,6 +25,7 @@ from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Stateless, stages_of
 from agentgym.training.task_order import TaskOrder
+from tests.waiting import wait_until
 
 EZPOINTS = "agentgym/EZPoints-v0"
 SMALL = {
@@ -255,7 +255,7 @@ def test_what_is_played_during_an_update_is_counted_too(tmp_path, monkeypatch):
     update = setup.learner.update
 
     def slow_update(*arguments, **options):
-        time.sleep(0.3)  # the thread plays until its queue is full
+        wait_until(lambda: trainer.collector._changed._waiters)  # the thread's queue is full
         return update(*arguments, **options)
 
     monkeypatch.setattr(setup.learner, "update", slow_update)

@@ -8,6 +8,7 @@ from torch._C._distributed_c10d import HashStore
 
 from agentgym.errors import UsageError
 from agentgym.history.run import CONFIG_FILE, read_metrics
+from agentgym.io import files
 from agentgym.io.files import sole_writer
 from agentgym.training.config import override
 from agentgym.training.learner import heartbeat
@@ -18,6 +19,7 @@ from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.run import read_config, resume, start
 from benchmarks.nodes.soak import NOBODY, Case, difference, play, words
 from tests.training.test_loop import config
+from tests.waiting import PATIENCE, wait_until
 
 
 def test_a_rank_killed_in_a_rollout_is_started_again_and_changes_nothing(tmp_path):
@@ -43,39 +45,88 @@ def test_a_machine_that_dies_in_an_update_leaves_the_run_to_the_other(tmp_path):
     assert found.weights < 1e-4
 
 
+class Clock:
+    """Seconds that pass once every thread of the heartbeats waits for them."""
+
+    def __init__(self):
+        self.now, self.threads, self.due = 0.0, [], {}
+        self.changed = threading.Condition()
+
+    def event(self):
+        return ClockEvent(self)
+
+    def thread(self, **options):
+        self.threads.append(threading.Thread(**options))
+        return self.threads[-1]
+
+    def _all_wait(self):
+        return all(each in self.due or not each.is_alive() for each in self.threads)
+
+    def pass_by(self, seconds):
+        end = self.now + seconds
+        while True:
+            wait_until(self._all_wait)
+            with self.changed:
+                self.now = min((end, *(due for due, _ in self.due.values())))
+                if self.now == end:
+                    return
+                self.due = {each: wait for each, wait in self.due.items() if wait[0] > self.now}
+                self.changed.notify_all()
+
+
+class ClockEvent(threading.Event):
+    """An event that is waited for by a clock."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self.clock = clock
+
+    def set(self):
+        super().set()
+        with self.clock.changed:
+            self.clock.due = {each: wait for each, wait in self.clock.due.items() if wait[1] is not self}
+            self.clock.changed.notify_all()
+
+    def wait(self, seconds):
+        own = threading.current_thread()
+        with self.clock.changed:
+            if not self.is_set():
+                self.clock.due[own] = self.clock.now + seconds, self
+                assert self.clock.changed.wait_for(lambda: own not in self.clock.due, PATIENCE)
+        return self.is_set()
+
+
 @pytest.fixture
-def _quick(monkeypatch):
-    for name, seconds in (("BEAT", 0.01), ("_TURN", 0.02), ("SILENCE", 0.5)):
-        monkeypatch.setattr(heartbeat, name, seconds)
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(heartbeat, "Event", clock.event)
+    monkeypatch.setattr(heartbeat, "Thread", clock.thread)
+    return clock
 
 
-@pytest.mark.usefixtures("_quick")
-def test_a_rank_whose_heartbeats_stop_is_noticed_and_one_that_is_over_is_not():
-    store, silent = HashStore(), {}
-    noticed = threading.Event()
-
-    def end(neighbour):
-        silent.setdefault("rank", neighbour)
-        noticed.set()
-
-    with heartbeats(store, 0, 3, end=end), heartbeats(store, 2, 3, end=silent.__delitem__):
-        with heartbeats(store, 1, 3, end=silent.__delitem__):
-            assert not noticed.wait(1.0)
-        assert not noticed.wait(1.0)  # rank 1 came to its end
+def test_a_rank_whose_heartbeats_stop_is_noticed_and_one_that_is_over_is_not(clock):
+    store, silent = HashStore(), []
+    with heartbeats(store, 0, 3, end=silent.append), heartbeats(store, 2, 3, end=silent.append):
+        with heartbeats(store, 1, 3, end=silent.append):
+            clock.pass_by(200.0)
+        clock.pass_by(200.0)  # rank 1 came to its end
+    assert silent == []
     other = HashStore()
-    with heartbeats(other, 0, 2, end=end):
+    with heartbeats(other, 0, 2, end=silent.append):
         other.add("beats/1", 1)
-        assert noticed.wait(5.0)  # rank 1 has not
-    assert silent == {"rank": 1}
+        clock.pass_by(45.0)
+        assert silent == []
+        clock.pass_by(10.0)  # rank 1 has not
+    assert silent == [1]
 
 
-@pytest.mark.usefixtures("_quick")
-def test_a_rank_that_fails_and_does_not_end_is_noticed():
-    store, noticed = HashStore(), threading.Event()
-    with heartbeats(store, 0, 2, end=lambda neighbour: noticed.set()):
+def test_a_rank_that_fails_and_does_not_end_is_noticed(clock):
+    store, silent = HashStore(), []
+    with heartbeats(store, 0, 2, end=silent.append):
         with pytest.raises(RuntimeError, match="one rank alone"), heartbeats(store, 1, 2):
             raise RuntimeError("one rank alone")
-        assert noticed.wait(5.0)
+        clock.pass_by(60.0)
+    assert silent == [1]
 
 
 def test_a_restart_goes_on_with_the_same_run_alone(tmp_path, monkeypatch):
@@ -102,13 +153,13 @@ def test_a_store_that_outlives_a_restart_is_refused(monkeypatch):
         pass
 
 
-def test_a_restart_waits_for_the_lock_of_what_is_gone(tmp_path):
+def test_a_restart_waits_for_the_lock_of_what_is_gone(tmp_path, monkeypatch):
     other = sole_writer(tmp_path)
     other.__enter__()
     with pytest.raises(UsageError, match="another process is writing"), sole_writer(tmp_path, patience=0.2):
         pass
-    threading.Timer(0.3, other.__exit__, (None, None, None)).start()
-    with sole_writer(tmp_path, patience=30.0):
+    monkeypatch.setattr(files, "sleep", lambda seconds: other.__exit__(None, None, None))
+    with sole_writer(tmp_path, patience=PATIENCE):
         pass
 
 

@@ -1,5 +1,4 @@
 import dataclasses
-import time
 from heapq import heappop, heappush
 from itertools import count
 
@@ -19,6 +18,7 @@ from agentgym.training.distinct_states import DistinctStates
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.pool import RolloutPool
 from agentgym.training.task_order import TaskOrder
+from tests.waiting import wait_until
 
 ENV = "agentgym/EZPoints-v0"
 
@@ -366,9 +366,7 @@ def test_a_run_that_was_stopped_plays_pending_groups_again(virtual, order, attem
     settings = {"max_staleness": 2, "attempts": attempts, "overlap": overlap}
     first, again = virtual(30, **settings), virtual(30, **settings)
     trained = [seed for version in range(5) for seed in collect(first, version)[0]]
-    deadline = time.monotonic() + 10
-    while not first.counts.pending and time.monotonic() < deadline:
-        time.sleep(0.01)  # a thread that plays ahead may not have begun yet
+    wait_until(lambda: first.counts.pending)  # a thread that plays ahead may not have begun yet
     again.load_state_dict(first.state_dict())
     assert again.counts.pending > 0
     trained += [seed for version in range(5, 10) for seed in collect(again, version)[0]]
@@ -395,9 +393,7 @@ def test_a_failed_stream_does_not_wait_for_ever(make):
 def test_what_was_ready_before_a_failure_is_handed_out(virtual):
     pool = virtual(300, max_staleness=1)
     collect(pool, 0)
-    deadline = time.monotonic() + 10
-    while pool.counts.episodes < 2 * TASKS * SIZE and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: pool.counts.episodes >= 2 * TASKS * SIZE)
     pool.close()  # what plays ahead ends, as with a failure, or it might play the third update's groups, too
     pool._error = RuntimeError("no answer")
     assert len(pool.collect(1).groups) == TASKS
@@ -408,10 +404,7 @@ def test_what_was_ready_before_a_failure_is_handed_out(virtual):
 def test_a_thread_plays_no_further_than_it_may(virtual):
     pool = virtual(300, max_staleness=2)
     collect(pool, 0)
-    deadline = time.monotonic() + 10
-    while pool.counts.episodes < 3 * TASKS * SIZE and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.05)
+    wait_until(lambda: pool._changed._waiters)  # it waits for the next update
     assert len(pool.worker.begun) == 3 * TASKS == pool.counts.begun
     assert pool.counts.episodes == 3 * TASKS * SIZE
 

@@ -26,6 +26,7 @@ from agentgym.training.task_order import TaskOrder
 from tests.training import killed
 from tests.training.test_loop import config, logged, same, weights
 from tests.training.test_pool_admission import RandomWorker
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 STALE = {"rollout__max_staleness": 1, "rollout__overlap": False}
@@ -383,7 +384,7 @@ def played(size, updates, state=None, attempts=1):
         The seeds trained on, a list an update; the state; counts of each rank; the seeds begun; and how many
         groups are running or waiting.
     """
-    order, barrier, items = TaskOrder(EZPointsEnv().tasks, seed=11), Barrier(size, timeout=20), {}
+    order, barrier, items = TaskOrder(EZPointsEnv().tasks, seed=11), Barrier(size, timeout=PATIENCE), {}
     settings = RolloutConfig(tasks=4, group_size=2, max_staleness=2, attempts=attempts, overlap=False)
     results = {}
 
@@ -405,7 +406,7 @@ def played(size, updates, state=None, attempts=1):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(PATIENCE)
     counts, begun = ([results[number][place] for number in range(size)] for place in (2, 3))
     return *results[0][:2], counts, {seed for each in begun for seed in each}, results[0][4]
 

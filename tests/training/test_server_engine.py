@@ -4,7 +4,6 @@ import sys
 import tempfile
 from dataclasses import dataclass, replace
 from threading import Thread
-from time import monotonic, sleep
 from types import ModuleType
 
 import pytest
@@ -27,6 +26,7 @@ from agentgym.training.run import start
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, prompt
 from tests.training.stub_vllm_server import StubServer, serving, serving_vllm, with_own_head
+from tests.waiting import PATIENCE, wait_until
 
 VERSION = 3
 
@@ -63,13 +63,6 @@ def asked(learner, seed=0, *, tokens=30, episode=None):
     return GenerationRequest(ids, None, Sampling(max_tokens=tokens), seed, episode=episode)
 
 
-def wait_for(condition):
-    deadline = monotonic() + 20
-    while not condition():
-        assert monotonic() < deadline
-        sleep(0.001)
-
-
 def changed(learner, factor=1.1):
     return {name: weight.detach() * factor for name, weight in learner.named_parameters()}
 
@@ -85,12 +78,12 @@ def test_an_episode_stays_with_a_server_and_a_new_one_goes_to_the_least_loaded(s
     servers[0].engine.pause()
     busy = [engine.submit(asked(learner, seed, episode=0)) for seed in range(4)]
     busy += [engine.submit(asked(learner, seed, episode=1)) for seed in range(4)]
-    wait_for(lambda: len(servers[0].generations()) == 12 + 4)
-    wait_for(lambda: not servers[1].engine._open and engine._servers[1].requests == 0)
-    engine.submit(asked(learner, 50, episode=99)).result(20)
+    wait_until(lambda: len(servers[0].generations()) == 12 + 4)
+    wait_until(lambda: not servers[1].engine._open and engine._servers[1].requests == 0)
+    engine.submit(asked(learner, 50, episode=99)).result(PATIENCE)
     assert engine._homes[99].url == servers[1].url
     servers[0].engine.resume()
-    assert all(len(future.result(20).ids) == 30 for future in busy)
+    assert all(len(future.result(PATIENCE).ids) == 30 for future in busy)
 
 
 def test_what_a_killed_server_had_open_is_asked_of_the_others(servers, learner):
@@ -100,17 +93,17 @@ def test_what_a_killed_server_had_open_is_asked_of_the_others(servers, learner):
     for server in servers:
         server.engine.left = 9
     futures = [engine.submit(request) for request in requests]
-    wait_for(lambda: all(server.engine.left == 0 for server in servers))
+    wait_until(lambda: all(server.engine.left == 0 for server in servers))
     servers[1].kill()
     servers[0].engine.resume()
-    found = [future.result(20) for future in futures]
+    found = [future.result(PATIENCE) for future in futures]
     assert [each.ids for each in found] == [each.ids for each in expected]
     assert {each.version for each in found} == {VERSION}
     engine.sync(changed(learner).items(), 4)  # those that are left
-    assert engine.submit(requests[0]).result(20).version == 4
+    assert engine.submit(requests[0]).result(PATIENCE).version == 4
     servers[0].kill()
     with pytest.raises(UsageError, match=r"no server is left: http.* does not answer .*; start them again"):
-        engine.submit(requests[0]).result(20)
+        engine.submit(requests[0]).result(PATIENCE)
     with pytest.raises(UsageError, match="no server is left"):
         engine.sync(learner.named_parameters(), 5)
 
@@ -184,21 +177,26 @@ def test_a_server_that_is_gone_before_it_takes_a_request_says_nothing_of_the_res
 
 def test_a_server_that_hangs_is_noticed_and_one_that_is_slow_is_not(servers, learner, monkeypatch):
     monkeypatch.setattr(vllm_server, "PATIENCE", 0.3)
+    connected, hanging = VllmServer._connected, set()
+    monkeypatch.setattr(
+        VllmServer,
+        "_connected",
+        lambda self, timeout: connected(self, timeout if self.url in hanging else PATIENCE),
+    )
     engine = opened(servers, learner)
     (expected,) = engine.generate([asked(learner, tokens=8)])
     engine._homes.clear()
     for server in servers:
         server.engine.left = 4
     future = engine.submit(asked(learner, tokens=8))
-    wait_for(lambda: any(server.engine.left == 0 for server in servers))
-    sleep(1.0)  # its health is asked for, and it has it
-    assert not future.done()
+    wait_until(lambda: any(server.engine.left == 0 for server in servers))
     (held,) = [server for server in servers if server.engine.left == 0]
-    assert ("/health", None) in held.asked
-    held.hung = True
+    wait_until(lambda: held.asked.count(("/health", None)) >= 2)  # it had its health the first time
+    assert not future.done()
+    held.hung = hanging.add(held.url) or True
     (other,) = [server for server in servers if server is not held]
     other.engine.resume()
-    assert future.result(20).ids == expected.ids
+    assert future.result(PATIENCE).ids == expected.ids
     assert [server.url for server in engine._servers] == [other.url]
 
 
@@ -223,10 +221,10 @@ def test_weights_change_within_responses_and_each_token_says_so(servers, learner
         server.engine.left = 8 + number
     requests = [asked(learner, seed) for seed in range(6)]
     futures = [engine.submit(request) for request in requests]
-    wait_for(lambda: all(server.engine.left == 0 for server in servers))
+    wait_until(lambda: all(server.engine.left == 0 for server in servers))
     engine.sync(other.named_parameters(), 4)
     for request, future in zip(requests, futures, strict=True):
-        found = future.result(20)
+        found = future.result(PATIENCE)
         old = found.versions.count(VERSION)
         assert found.versions == ((VERSION,) * old + (4,) * (30 - old) if old else ())
         assert found.version == (VERSION if old else 4)
@@ -240,14 +238,14 @@ def test_without_updates_in_flight_weights_wait(servers, learner):
     for server in servers:
         server.engine.left = 5
     futures = [engine.submit(asked(learner, seed)) for seed in range(2)]
-    wait_for(lambda: all(server.engine.left == 0 for server in servers))
+    wait_until(lambda: all(server.engine.left == 0 for server in servers))
     syncing = Thread(target=engine.sync, args=(changed(learner).items(), 4))
     syncing.start()
-    wait_for(lambda: engine._pauses)
+    wait_until(lambda: engine._pauses)
     for server in servers:
         server.engine.resume()
-    assert [future.result(20).version for future in futures] == [VERSION] * 2
-    syncing.join(20)
+    assert [future.result(PATIENCE).version for future in futures] == [VERSION] * 2
+    syncing.join(PATIENCE)
     assert engine.version == 4
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep
 
 import pytest
 
@@ -20,6 +19,7 @@ from agentgym.training.machine.serving import parse_devices, serve_command, take
 from agentgym.training.models.models import save_model
 from tests.training.test_rollout_journal import play, told
 from tests.training.test_server_engine import run_of
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 COMMAND = f"""#!{sys.executable}
@@ -67,16 +67,11 @@ def words(tmp_path):
 
 
 def ended(pid):
-    deadline = monotonic() + 10
-    while monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        sleep(0.02)
-    return False
+    """Whether a process has ended, or waits for its parent to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
 
 
 def test_a_run_serves_its_model_and_ends_the_server(tmp_path, stub, words):
@@ -90,7 +85,7 @@ def test_a_run_serves_its_model_and_ends_the_server(tmp_path, stub, words):
     assert "--max-num-seqs 7" in said
     (metrics,) = read_metrics(tmp_path / "run")
     assert metrics.logp_diff < 1e-4
-    assert ended(found["pid"])
+    wait_until(lambda: ended(found["pid"]))
 
 
 def test_a_server_that_does_not_start_is_one_line(tmp_path, stub, words, monkeypatch, capsys):
@@ -107,14 +102,11 @@ def test_a_server_ends_with_a_run_that_is_killed(tmp_path, stub, words):
     words[words.index("--iterations") + 1] = "1000000"
     run = subprocess.Popen([sys.executable, "-m", "agentgym", *words], cwd=ROOT, env=dict(os.environ))
     metrics = tmp_path / "run" / "metrics.jsonl"
-    deadline = monotonic() + 60
-    while not (metrics.exists() and metrics.stat().st_size):
-        assert run.poll() is None
-        assert monotonic() < deadline
-        sleep(0.05)
+    wait_until(lambda: run.poll() is not None or (metrics.exists() and metrics.stat().st_size))
+    assert run.poll() is None
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    assert ended(json.loads(stub.read_text())["pid"])
+    wait_until(lambda: ended(json.loads(stub.read_text())["pid"]))
 
 
 def test_a_resumed_run_goes_on_with_its_open_episodes(tmp_path, stub, words, monkeypatch):

@@ -3,7 +3,6 @@
 from collections import deque
 from contextlib import contextmanager
 from threading import Event, Thread, current_thread
-from time import monotonic, sleep
 
 import pytest
 import torch
@@ -21,6 +20,7 @@ from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, mixed_requests, prompt
+from tests.waiting import PATIENCE, wait_until
 
 
 class BrokenError(Exception):
@@ -48,7 +48,7 @@ class Counting(SteppingEngine):
         while waiting and len(self.flying) < self.room:
             self.flying.append(waiting.popleft())
         assert self.flying
-        assert self.may_step.wait(10)
+        assert self.may_step.wait(PATIENCE)
         self.steps += 1
         if self.error is not None:
             error, self.error = self.error, None
@@ -73,13 +73,6 @@ def request(tokens=3):
     return GenerationRequest((5, 6), None, Sampling(max_tokens=tokens), seed=0)
 
 
-def wait_for(condition):
-    deadline = monotonic() + 10
-    while not condition():
-        assert monotonic() < deadline
-        sleep(0.001)
-
-
 def test_what_is_over_leaves_and_what_waits_takes_its_place():
     engine = Counting()
     ends = []
@@ -87,7 +80,7 @@ def test_what_is_over_leaves_and_what_waits_takes_its_place():
         futures = [engine.submit(request(tokens)) for tokens in (6, 2, 2, 2)]
         for number, future in enumerate(futures):
             future.add_done_callback(lambda _, number=number: ends.append(number))
-    assert [len(future.result(10).ids) for future in futures] == [6, 2, 2, 2]
+    assert [len(future.result(PATIENCE).ids) for future in futures] == [6, 2, 2, 2]
     assert ends[:2] == [1, 2]
     assert engine.steps == 6
     assert {future.result().version for future in futures} == {3}
@@ -101,10 +94,10 @@ def test_a_failed_step_is_the_error_of_all_that_is_open_and_of_no_more():
     engine.may_step.set()
     for future in futures:
         with pytest.raises(BrokenError):
-            future.result(10)
+            future.result(PATIENCE)
     assert len(engine.generate([request(), request()])) == 2
     engine.sync([], version=4)
-    assert engine.submit(request()).result(10).version == 4
+    assert engine.submit(request()).result(PATIENCE).version == 4
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -116,8 +109,8 @@ def test_a_thread_that_is_ended_ends_what_is_open_and_another_begins():
     engine.may_step.set()
     for future in futures:
         with pytest.raises(SystemExit):
-            future.result(10)
-    engine._thread.join(10)
+            future.result(PATIENCE)
+    engine._thread.join(PATIENCE)
     assert not engine._thread.is_alive()
     assert len(engine.generate([request(), request()])) == 2
 
@@ -132,13 +125,13 @@ def test_weights_wait_for_what_is_in_flight_and_hold_up_what_waits():
     engine.may_step.clear()
     with engine._changed:
         futures = [engine.submit(request(5)) for _ in range(6)]
-    wait_for(lambda: len(engine.flying) == 2)
+    wait_until(lambda: len(engine.flying) == 2)
     syncing = Thread(target=engine.sync, args=([], 4))
     syncing.start()
-    wait_for(lambda: engine._pauses)
+    wait_until(lambda: engine._pauses)
     engine.may_step.set()
-    versions = [future.result(10).version for future in futures]
-    syncing.join(10)
+    versions = [future.result(PATIENCE).version for future in futures]
+    syncing.join(PATIENCE)
     assert versions == [3, 3, 4, 4, 4, 4]
     assert engine.version == 4
 
@@ -154,7 +147,7 @@ def test_weights_that_fail_to_come_hold_up_nothing():
     with pytest.raises(BrokenError):
         engine.sync(broken(), version=4)
     assert engine.version == 3
-    assert engine.submit(request()).result(10).version == 3
+    assert engine.submit(request()).result(PATIENCE).version == 3
 
 
 def test_weights_change_within_a_response_where_they_may():
@@ -163,13 +156,13 @@ def test_weights_change_within_a_response_where_they_may():
     engine.may_step.clear()
     with engine._changed:
         futures = [engine.submit(request(5)) for _ in range(3)]
-    wait_for(lambda: len(engine.flying) == 2)
+    wait_until(lambda: len(engine.flying) == 2)
     syncing = Thread(target=engine.sync, args=([], 4))
     syncing.start()
-    wait_for(lambda: engine._pauses)
+    wait_until(lambda: engine._pauses)
     engine.may_step.set()  # one step is under way
-    generations = [future.result(10) for future in futures]
-    syncing.join(10)
+    generations = [future.result(PATIENCE) for future in futures]
+    syncing.join(PATIENCE)
     assert [each.version for each in generations] == [3, 3, 4]
     assert [each.versions for each in generations] == [(3, 4, 4, 4, 4), (3, 4, 4, 4, 4), ()]
 
@@ -181,8 +174,8 @@ def test_a_cancelled_request_is_nobody_s_error():
     assert third.cancel()
     assert first.cancel()
     engine.may_step.set()
-    assert len(second.result(10).ids) == 3
-    assert len(engine.submit(request()).result(10).ids) == 3
+    assert len(second.result(PATIENCE).ids) == 3
+    assert len(engine.submit(request()).result(PATIENCE).ids) == 3
 
 
 # ---- decoding steps -------------------------------------------------------------------------------
@@ -255,7 +248,7 @@ def test_between_two_requests_the_model_has_its_own_form(tiny):
     before = model.config._attn_implementation, model.training
     engine = HfEngine(model)
     for seed in range(5):
-        engine.submit(GenerationRequest((5, 6, 7), None, Sampling(max_tokens=4), seed)).result(10)
+        engine.submit(GenerationRequest((5, 6, 7), None, Sampling(max_tokens=4), seed)).result(PATIENCE)
         assert (model.config._attn_implementation, model.training) == before
 
 
@@ -267,7 +260,7 @@ class Pausing:
 
         def step(waiting):
             if self.left == 0:
-                wait_for(lambda: self._pauses or self.version)
+                wait_until(lambda: self._pauses or self.version)
             self.left -= 1
             return plain(waiting)
 
@@ -298,10 +291,10 @@ def test_tokens_say_which_weights_drew_them(tiny, tmp_path, monkeypatch, kind):
     engine.start(updates_in_flight=True)
     engine.hold(12)
     futures = [engine.submit(each) for each in requests]
-    wait_for(lambda: engine.left == 0)
+    wait_until(lambda: engine.left == 0)
     engine.sync(other.state_dict().items(), version=1)
     for asked, future in zip(requests, futures, strict=True):
-        said = future.result(10)
+        said = future.result(PATIENCE)
         old = said.versions.count(0) if said.versions else 0
         assert said.versions in ((0,) * old + (1,) * (30 - old), ())
         expected = [forward_logprobs(model, asked, said.ids) for model in (tiny.model, other)]

@@ -151,7 +151,7 @@ def test_pictures_go_along_as_the_learner_has_them(engine, submitted):
     ]
     shown = PicturePrompt(tuple(pictures), (2, 6), np.zeros((3, 12)))
     asked = replace(request(max_tokens=2), prompt_ids=tuple(range(12)), shown=shown)
-    _ = engine.submit(asked).result(10) if submitted else engine.generate([asked])
+    _ = engine.submit(asked).result(120) if submitted else engine.generate([asked])
     (prompt,) = engine._llm.prompts
     assert (prompt["type"], prompt["prompt_token_ids"]) == ("multimodal", list(range(12)))
     assert prompt["mm_hashes"] == {"image": ["a", "b"]}
