@@ -98,6 +98,7 @@ LISTED: dict[str, tuple[str, ...]] = {
         "tests/test_contributing.py",
         "tests/test_data_text.py",
         "tests/test_foreign_project.py",
+        "tests/test_fragile.py",
         "tests/test_imports.py",
         "tests/test_layers.py",
         "tests/test_needs.py",
