@@ -68,7 +68,7 @@ test-parity: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run the slow t
 	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest $(PARALLEL) --durations=40 -m "slow and peer and not gpu and not java"
 
 test-all: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run every test
-	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest --hypothesis-profile=thorough
+	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest --hypothesis-profile=thorough -o faulthandler_timeout=3600
 
 test-bridge-openenv: $(VENV)/.installed-dev $(OPENENV_VENV)/.installed ## run the tests of OpenEnv's own client and checks against our server
 	@OPENENV_PYTHON="$(OPENENV)" $(RUN) -m pytest tests/serving/test_openenv.py

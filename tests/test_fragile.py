@@ -77,7 +77,7 @@ def test_a_test_that_hangs_fails_with_its_stack_and_the_others_go_on(tmp_path):
         "-c",
         str(ROOT / "pyproject.toml"),
         "-o",
-        "faulthandler_timeout=2",
+        "faulthandler_timeout=5",
         "-p",
         "no:cacheprovider",
     ]

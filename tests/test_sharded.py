@@ -17,7 +17,7 @@ import agentgym  # noqa: F401 (registers the environments)
 from agentgym import UsageError
 from agentgym.checking import check_agent_vector_env
 from agentgym.checking.evidence import first_difference
-from agentgym.rollout.process_env import ShardedVectorEnv, WorkerError
+from agentgym.rollout.process_env import ShardedVectorEnv, WorkerError, _limit_transfers
 from tests.waiting import PATIENCE
 
 IDS = ["agentgym/Sokoban-v0", "agentgym/VisualSokoban-v0", "agentgym/EZPoints-v0"]
@@ -185,7 +185,7 @@ def test_a_message_too_long_for_a_hung_worker_is_given_up(monkeypatch):
     monkeypatch.setattr("agentgym.rollout.process_env.RECOVERY_SECONDS", 0.5)
     sharded = ShardedVectorEnv(IDS[2], 2, num_workers=1, worker_timeout=PATIENCE)
     sharded.reset(seed=0)
-    sharded._workers[0]._timeout = 0.5
+    _limit_transfers(sharded._workers[0]._pipe, 0.5)
     os.kill(sharded._workers[0]._process.pid, signal.SIGSTOP)
     with pytest.raises(WorkerError, match="did not answer"):
         sharded._call("restore", 0, "x" * 10_000_000)
