@@ -38,7 +38,6 @@ MIN_TIMEOUT = 60
 
 REASONS = {
     "tests/endpoint/test_faults.py::test_an_endpoint_that_never_answers_is_given_up": "no answer",
-    "tests/endpoint/test_faults.py::test_retry_after_as_a_date": "makes a date",
     "tests/endpoint/test_limits.py::test_a_thousand_in_flight_take_little_memory_and_no_threads": "a limit",
     "tests/endpoint/test_loop.py::endpoint_threads": "is waited for",
     "tests/endpoint/test_sockets.py::test_a_stream_of_single_bytes_has_the_time_of_one_answer": "has no end",

@@ -2,8 +2,8 @@
 
 import email.utils
 import json
-import time
 from contextlib import suppress
+from types import SimpleNamespace
 
 import httpx2
 import pytest
@@ -18,6 +18,7 @@ from agentgym.endpoint import (
     EndpointError,
     KeyRefusedError,
     UnansweredRequestError,
+    transport,
 )
 from agentgym.endpoint.faults import read_refusal, retry_after
 from agentgym.endpoint.replies import MalformedAnswerError, read_answer_body
@@ -75,21 +76,22 @@ def test_retry_after_in_seconds():
     assert 7 <= fake.pauses[0] <= 7.5
 
 
-def test_retry_after_as_a_date():
-    date = email.utils.formatdate(time.time() + 20, usegmt=True)
+def test_retry_after_as_a_date(monkeypatch):
+    monkeypatch.setattr(transport, "time", SimpleNamespace(time=lambda: 1_000_000.0))
+    date = email.utils.formatdate(1_000_020.0, usegmt=True)
     fake = FakeEndpoint(refusal(503, "slow down", {"Retry-After": date}))
     with fake.open() as endpoint:
         assert reply_text(endpoint)
-    assert 15 <= fake.pauses[0] <= 21
+    assert 20 <= fake.pauses[0] <= 21
 
 
 def test_a_pause_of_one_request_is_kept_by_all():
-    fake = FakeEndpoint(refusal(429, "slow down", {"retry-after": "7"}))
-    with fake.open() as endpoint:
+    fake = FakeEndpoint(refusal(429, "slow down", {"retry-after": "600"}))
+    with fake.open(longest_pause=600.0) as endpoint:
         assert reply_text(endpoint)
         before = len(fake.pauses)
         assert reply_text(endpoint, asking("Another."))
-    assert all(pause > 5 for pause in fake.pauses[before:])
+    assert all(pause > 300 for pause in fake.pauses[before:])
     assert len(fake.pauses) > before
 
 
