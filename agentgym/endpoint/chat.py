@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from agentgym.core.options import POSITIVE_UNIT, Bounds, PositiveInt, check_choice, check_fields
 from agentgym.errors import UsageError
+from agentgym.io.untrusted import whole_text
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
 """Who speaks. ``tool`` gives the result of a call."""
@@ -16,20 +17,6 @@ MAX_IMAGE_SIZE = 20 << 20
 """Bytes of an image at most."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def whole_text(text: str) -> str:
-    r"""Return a text with replacement characters for halves of surrogate pairs, which no file can hold.
-
-    Example:
-        >>> whole_text("a" + chr(0xD800))
-        'a\ufffd'
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +44,11 @@ class ChatToolCall:
     name: str
     arguments: str
     """JSON as the model wrote it, which may be none."""
+
+    def __post_init__(self) -> None:
+        """Make the texts ones that can be written."""
+        for name in ("id", "name", "arguments"):
+            object.__setattr__(self, name, whole_text(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def read_refusal(
     """
     pause = retry_after(headers, now)
     try:
-        table = loads_json(body, "", repeated_keys=True, half_characters=True)
+        table = loads_json(body, "", repeated_keys=True, half_characters="kept")
     except UsageError:
         page = body.lstrip()[:1] == b"<"
         line = "a page of HTML" if page else one_line(redact(body.decode("utf-8", "replace")))

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from agentgym.endpoint.chat import ChatReply, ChatToolCall, whole_text
+from agentgym.endpoint.chat import ChatReply, ChatToolCall
 from agentgym.errors import UsageError
-from agentgym.io.untrusted import loads_json
+from agentgym.io.untrusted import loads_json, whole_text
 
 MAX_CALLS = 128
 """Tool calls of an answer at most."""
@@ -99,7 +99,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     if body.lstrip()[:1] == b"<":
         raise MalformedAnswerError("it is a page of HTML")
     try:
-        value = loads_json(body, "answer", repeated_keys=True, half_characters=True)
+        value = loads_json(body, "answer", repeated_keys=True, half_characters="kept")
     except UsageError as error:
         raise MalformedAnswerError(f"it is no JSON ({str(error).removeprefix('answer: ')})") from None
     return table_of(value, "it")
@@ -177,7 +177,7 @@ def _tool_call(call: Mapping[str, Any], number: int) -> ChatToolCall:
     if not isinstance(name, str) or not isinstance(arguments, str):
         raise MalformedAnswerError("a tool call has no name or arguments")
     id = optional_text(call, "id") or f"call_{number}"
-    return ChatToolCall(whole_text(id), whole_text(name), whole_text(arguments))
+    return ChatToolCall(id, name, arguments)
 
 
 def _count(table: Mapping[str, Any], key: str) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agentgym.errors import UsageError
 
@@ -125,21 +125,30 @@ def read_json_records(path: Path, *, largest: int = MAX_FILE_SIZE) -> list[tuple
 
 
 def loads_json(
-    text: str | bytes, where: str, *, repeated_keys: bool = False, half_characters: bool = False
+    text: str | bytes,
+    where: str,
+    *,
+    repeated_keys: bool = False,
+    half_characters: Literal["refused", "replaced", "kept"] = "refused",
 ) -> Any:
     """Return the value of a JSON text, UTF-8 where it is bytes.
 
     Refused are texts nested more than `MAX_DEPTH` deep, numbers of more than `MAX_DIGITS` characters, NaN and
     infinities; repeated keys unless ``repeated_keys``, where the last one counts; and halves of surrogate
-    pairs unless ``half_characters``, as models write them. ``where`` names the text in messages.
+    pairs unless ``half_characters`` are kept, or replaced as by `whole_text`: models write them. ``where``
+    names the text in messages.
     """
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
         check_json(text)
-        value = (_LAX if repeated_keys else _STRICT).decode(text)
-        if not half_characters and _HALF_CHARACTER.search(text):  # which may be whole, or spelled out
-            json.dumps(value, ensure_ascii=False).encode()
+        decoder = _LAX if repeated_keys else _STRICT
+        value = decoder.decode(text)
+        if half_characters != "kept" and _HALF_CHARACTER.search(text):  # which may be whole, or spelled out
+            written = json.dumps(value, ensure_ascii=False)
+            if half_characters == "replaced":
+                return decoder.decode(whole_text(written))
+            written.encode()
         return value
     except UnicodeDecodeError as error:
         raise UsageError(f"{where}: not UTF-8 text (byte {error.start}); get it again whole") from error
@@ -152,6 +161,20 @@ def loads_json(
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: JSON that is not read: {error}") from error
+
+
+def whole_text(text: str) -> str:
+    r"""Return a text with replacement characters for halves of surrogate pairs, which no file can hold.
+
+    Example:
+        >>> whole_text("a" + chr(0xD800))
+        'a\ufffd'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def check_json(text: str) -> None:

@@ -216,7 +216,7 @@ def test_half_a_surrogate_in_json_is_refused_and_a_whole_pair_is_not() -> None:
     for text in halves:
         with pytest.raises(UsageError, match=r"^x: half of a surrogate pair in '.*\\ud\w{3}', no "):
             loads_json(text, "x")
-        assert loads_json(text, "x", half_characters=True)
+        assert loads_json(text, "x", half_characters="kept")
     assert loads_json('["\\ud83d\\ude00", "\\\\ud800"]', "x") == ["\U0001f600", "\\ud800"]
 
 

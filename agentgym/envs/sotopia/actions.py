@@ -87,7 +87,7 @@ def read_action(text: str) -> SocialAction | None:
 
 def _read_json(text: str) -> SocialAction | None:
     try:
-        record = loads_json(text, "action", half_characters=True)
+        record = loads_json(text, "action", half_characters="kept")
     except UsageError:
         return None
     if not isinstance(record, dict) or record.keys() - {"action_type", "argument"}:

@@ -238,7 +238,7 @@ async def _in_time(door: _Door, request: "Request") -> bytes:
 def _read(text: str | bytes) -> Any:
     """Return the value of a JSON text; SessionError where it is none."""
     try:
-        return loads_json(text, "the message", half_characters=True)
+        return loads_json(text, "the message", half_characters="kept")
     except UsageError as error:
         raise SessionError(422, "INVALID_JSON", str(error)) from error
 

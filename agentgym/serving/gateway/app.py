@@ -130,7 +130,7 @@ class _Routes:
         body = await read_in_time(request, limits.body, limits.patience)
         if isinstance(body, Refusal):
             raise SessionError(body.status, "SESSION_ERROR", body.line)
-        return table_in(loads_json(body or b"{}", "the request", half_characters=True), "the request")
+        return table_in(loads_json(body or b"{}", "the request", half_characters="replaced"), "the request")
 
     # ---- the model -------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from agentgym.core.hashing import canonical_json, content_id
 from agentgym.endpoint.chat import ChatMessage
+from agentgym.io.untrusted import whole_text
 from agentgym.training.engines.types import Generation
 
 THOUGHT_END = "</think>"
@@ -191,7 +192,7 @@ def canonical_arguments(arguments: str) -> str:
         '{"a":"red","b":2}'
     """
     try:
-        return canonical_json(_plain(json.loads(arguments)))
+        return whole_text(canonical_json(_plain(json.loads(arguments))))
     except (ValueError, RecursionError):
         return arguments.strip()
 

@@ -108,7 +108,7 @@ def _line(record: JournalRecord) -> str:
 
 
 def _record(line: bytes, where: str) -> JournalRecord:
-    table = loads_json(line, where, half_characters=True)
+    table = loads_json(line, where, half_characters="kept")
     kind = table.pop("kind", None) if isinstance(table, dict) else None
     if kind not in _KINDS:
         raise UsageError(f"{where} is damaged: delete the file")

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from agentgym.endpoint.chat import ChatMessage, ChatRole, ChatToolCall
 from agentgym.errors import UsageError
+from agentgym.io.untrusted import whole_text
 from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversation
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.chat_turns import render_after
@@ -84,10 +85,12 @@ class PromptWriter:
                 raise _unwritten(tables, f"it leaves out a message of the role {message.role!r}")
 
     def _rendered(self, tables: Sequence[Mapping[str, Any]], tools: str | None) -> str:
-        setup = self._setup(tools or "[]")
         render = render_after if tools is None else render_conversation
         try:
-            return render(self.template, tables, self._special, setup)
+            # arguments of tool calls may spell halves of surrogate pairs, which no tokenizer reads
+            return whole_text(render(self.template, tables, self._special, self._setup(tools or "[]")))
+        except UsageError:
+            raise
         except REFUSALS as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise _unwritten(tables, reason) from error
