@@ -22,6 +22,7 @@ from time import time
 from typing import Any, Self
 
 from agentgym.core.hashing import DIGEST_BYTES
+from agentgym.core.options import Bounds
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
 from agentgym.io.files import draft_of, make_folder, writing
@@ -45,7 +46,9 @@ from agentgym.rollout.stored_episode import StoredEpisode, pack, read_trajectory
 PATIENCE = 600.0
 """Seconds after its last episode for which a group that is not complete is waited for."""
 MAX_NAME = 200
-"""Characters of the name of a group, a run or a label."""
+"""Characters of the name of a group, a run, a label, an environment or a task."""
+COUNTED = Bounds(0, 1_000_000_000)
+"""Places and sizes of groups."""
 
 
 class DataPool:
@@ -125,8 +128,9 @@ class DataPool:
         size = self.group_size if size is None else size
         if size is None or size < 1:
             raise UsageError(f"say how many episodes group {group!r:.80} has, at least 1: got size {size}")
-        for each in (group, *labels):
-            _check_name(each)
+        COUNTED.check("the size of a group", size)
+        COUNTED.check("the rollout of an episode", trajectory.rollout)
+        check_names(group, *labels, *filter(None, (trajectory.env_id, trajectory.task_id)))
         try:
             packed, name = pack(trajectory), _episode_id(trajectory, group)
         except (ValueError, TypeError, struct.error) as error:
@@ -146,6 +150,14 @@ class DataPool:
                 for statement in ADD:
                     table.execute(statement, values)
         return name
+
+    def check(self, *, group: str, size: int | None, rollout: int, **start: str) -> None:
+        """Raise a UsageError where `add` would, of an episode that is still to be played.
+
+        ``start``: its ``env_id``, ``task_id`` and ``initial_hash``.
+        """
+        with self._transaction() as table:
+            _check_fits(table, {"group": group, "size": size, "rollout": rollout, **start})
 
     def reward(
         self, episode: str, reward: float, *, won: bool | None = None, score: float | None = None
@@ -189,8 +201,7 @@ class DataPool:
 
     def tag(self, group: str, *labels: str) -> None:
         """Add labels to a group."""
-        for label in labels:
-            _check_name(label)
+        check_names(*labels)
         self._change(group, f"labels = {CHANGED_LABELS.format('UNION', '?')}", json.dumps(labels))
 
     def untag(self, group: str, *labels: str) -> None:
@@ -306,7 +317,7 @@ class DataPool:
         Raises:
             UsageError: the run has more groups for this update already.
         """
-        _check_name(run)
+        check_names(run)
         values = {"run": run, "update": update, "oldest": oldest_version}
         with self._transaction() as table:
             table.execute(
@@ -388,11 +399,14 @@ class DataPool:
         return PooledGroup.of_row(row)
 
 
-def _check_name(name: str) -> None:
-    if not (0 < len(name) <= MAX_NAME and name.isprintable()):
-        raise UsageError(
-            f"groups, runs and labels have names of 1 to {MAX_NAME} printable characters, got {name!r:.80}"
-        )
+def check_names(*names: str) -> None:
+    """Raise a UsageError for a name that no pool takes."""
+    for name in names:
+        if not (0 < len(name) <= MAX_NAME and name.isprintable()):
+            raise UsageError(
+                f"groups, runs, labels, environments and tasks have names of 1 to {MAX_NAME} printable "
+                f"characters, got {name!r:.80}"
+            )
 
 
 def _episode_id(trajectory: Trajectory, group: str) -> str:

@@ -245,9 +245,9 @@ def test_sessions_go_on_in_another_process_as_if_nothing_had_been(model, engine,
         assert gateway.get(f"{session}/traces")[2]["parent_trace_id"] == before[1]["trace_id"]
         assert len({request.seed for request in engine.requests}) == 4
         play(gateway, session, "down")
+        assert gateway.post("/sessions", index=3, group="g")["rollout"] == 2
         gateway.post(f"{session}/complete")
         assert gateway.post(f"{done}/complete") == answer
-        assert gateway.post("/sessions", index=3, group="g")["rollout"] == 2
     one, two = (episode for episode, _ in stored(pool))
     assert one.rollout == 0
     assert two.rollout == 1

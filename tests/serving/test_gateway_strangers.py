@@ -101,3 +101,55 @@ def test_tools_that_a_template_takes_too_long_for_are_a_line(gateway):
     status, answer = gateway.ask(f"{session}/v1/chat/completions", body)
     assert status == 400, answer
     assert "\n" not in answer["error"]["message"]
+
+
+# ---- what would be refused at the end is refused at the beginning --------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ({"group": "a\nb"}, "printable characters"),
+        ({"group": "g" * 201}, "printable characters"),
+        ({"labels": [""]}, "printable characters"),
+        ({"labels": ["a\x1b"]}, "printable characters"),
+        ({"labels": [f"{n}" for n in range(65)]}, "at most 64"),
+        ({"group_size": 10**30}, "group_size must be"),
+        ({"rollout": 2**63}, "rollout must be"),
+        ({"seed": -1}, "a seed is a whole number"),
+        ({"metadata": {"a": "b" * 70_000}}, "at most 65,536 characters"),
+        ({"sampling_params": {"a": "b" * 70_000}}, "at most 65,536 characters"),
+    ],
+)
+def test_a_session_is_begun_only_with_what_its_episode_can_be_stored_with(gateway, body, line):
+    status, answer = gateway.ask("/sessions", body)
+    assert (status, line in answer["error"]) == (400, True), answer
+    assert "\n" not in answer["error"]
+    assert gateway.get("/sessions") == []
+
+
+@pytest.mark.parametrize("body", [{"task": "a\nb"}, {"task": "x", "env_id": "\x1b[2J"}])
+def test_names_that_a_pool_could_not_list_are_refused_without_an_environment_too(model, engine, pool, body):
+    with talking(model, engine, pool=pool) as gateway:
+        status, answer = gateway.ask("/sessions", body)
+        assert (status, "printable characters" in answer["error"]) == (400, True)
+
+
+def test_a_group_that_would_not_take_the_episode_refuses_its_session(gateway, pool):
+    first = gateway.begin(index=0, group="g", group_size=2)
+    for other, line in (
+        ({"index": 1, "group_size": 2}, "name another group"),  # another task
+        ({"index": 0, "group_size": 3}, "name another group"),
+    ):
+        status, answer = gateway.ask("/sessions", {"group": "g", **other})
+        assert (status, line in answer["error"]) == (400, True), answer
+    second = gateway.begin(index=0, group="g", group_size=2)
+    for session in (first, second):
+        gateway.say(session, "Which way?")
+        gateway.post(f"{session}/complete")
+    for rollout, line in ((0, "has another rollout 0 already"), (7, "has its 2 episodes already")):
+        body = {"index": 0, "group": "g", "group_size": 2, "rollout": rollout}
+        status, answer = gateway.ask("/sessions", body)
+        assert (status, line in answer["error"]) == (400, True), answer
+    assert len(stored(pool)) == 2
+    assert len(gateway.gateway.env.sessions) == 0

@@ -16,6 +16,13 @@ _NO_SUITES = CONTRACT_KEYS | {"session_id", "episode_id", "snapshot", "step_cost
 """Keys of infos that are no suite's own."""
 
 
+def start_of(session: GatewaySession) -> dict[str, str]:
+    """Return where a session's episode begins: ``env_id``, ``task_id`` and ``initial_hash``."""
+    env_id, task = session.spec.served or session.spec.env_id or ENV_ID, session.spec.task or ""
+    initial_hash = session.rows[0].state_hash if session.rows else content_id((env_id, task))
+    return {"env_id": env_id, "task_id": task, "initial_hash": initial_hash}
+
+
 def make_trajectory(session: GatewaySession, outcome: SessionOutcome) -> Trajectory:
     """Return a session's episode, of the calls that are trained (`CallTree.trained`), at least one.
 
@@ -41,14 +48,11 @@ def make_trajectory(session: GatewaySession, outcome: SessionOutcome) -> Traject
         reason = "step_limit"
     elif rows and not over and won is None:
         reason = "context_limit" if session.full else "agent_error"
-    env_id, task = spec.served or spec.env_id or ENV_ID, spec.task or ""
     return Trajectory(
-        env_id=env_id,
-        task_id=task,
+        **start_of(session),
         task_type=info.get("task_type", ""),
         seed=spec.seed or 0,
         rollout=spec.rollout or 0,
-        initial_hash=rows[0].state_hash if rows else content_id((env_id, task)),
         steps=tuple(steps),
         final_observation=rows[-1].observation if rows else "",
         won=bool(won),

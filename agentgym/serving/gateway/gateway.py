@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from agentgym.core.hashing import content_id
 from agentgym.endpoint.chat import ChatMessage
@@ -23,7 +23,7 @@ from agentgym.rollout.datapool import DataPool
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.call_tree import CallTree, EnvRow, ModelCall, Place
-from agentgym.serving.gateway.episodes import make_trajectory
+from agentgym.serving.gateway.episodes import make_trajectory, start_of
 from agentgym.serving.gateway.journal import JournalRecord, SessionJournal, table_of
 from agentgym.serving.gateway.queries import ModelQuery
 from agentgym.serving.gateway.sessions import (
@@ -39,6 +39,8 @@ from agentgym.serving.gateway.sessions import (
 from agentgym.serving.gateway.token_rule import PromptWriter
 from agentgym.serving.gateway.tool_calls import parse_answer
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
+
+T = TypeVar("T")
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 
@@ -88,7 +90,7 @@ class Gateway:
         """Begin a session; return it, and the first row of its environment.
 
         Raises:
-            UsageError: the body is malformed, or there is no such task.
+            UsageError: the body is malformed, there is no such task, or the group will not take the episode.
             SessionError: the session is there already, or too many are.
         """
         asked = parse(SessionSpec, data, "a session")
@@ -103,6 +105,7 @@ class Gateway:
         self.sessions[id] = session
         try:
             row = await self._begin(session)
+            await self._check_group(session)
             self._journal.append(id, session.spec)
         except BaseException:
             self._drop(session)
@@ -130,6 +133,22 @@ class Gateway:
             "rollout": self._take_place(group, asked.rollout),
         }
         return SessionRecord(**table_of(asked) | made, created=time.time(), served=self._env_id)
+
+    async def _check_group(self, session: GatewaySession) -> None:
+        """Refuse a session before it is played where the pool would refuse its episode."""
+        if self._pool is None:
+            return
+        spec, start = session.spec, start_of(session)
+        members = [each for each in self.sessions.values() if each.spec.group == spec.group]
+        begun = [each for each in members if each.completed is None and (each.rows or self.env is None)]
+        if any((each.spec.group_size, start_of(each)) != (spec.group_size, start) for each in begun):
+            line = f"group {spec.group} has open sessions of another task or group_size: name another group"
+            raise UsageError(line)
+        values = {"group": spec.group, "size": spec.group_size, "rollout": spec.rollout, **start}
+        await self._in_thread("store", partial(self._pool.check, **values))
+
+    async def _in_thread(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads[name], function, *arguments)
 
     def _take_place(self, group: str, rollout: int | None) -> int:
         """Return a place in a group, the next where none is named; those after it are the next ones."""
@@ -285,8 +304,7 @@ class Gateway:
     async def _generated(self, session: GatewaySession, request: GenerationRequest) -> Generation:
         session.busy += 1
         try:
-            loop = asyncio.get_running_loop()
-            future = await loop.run_in_executor(self._threads["submit"], self.engine.submit, request)
+            future = await self._in_thread("submit", self.engine.submit, request)
             return await asyncio.wrap_future(future)
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
@@ -383,11 +401,8 @@ class Gateway:
         labels = tuple(dict.fromkeys((*spec.labels, *outcome.labels)))
         stored = None
         if self._pool is not None:
-            add = partial(
-                self._pool.add, group=spec.group, size=spec.group_size, labels=labels, trainable=trainable
-            )
-            loop = asyncio.get_running_loop()
-            stored = await loop.run_in_executor(self._threads["store"], add, episode)
+            values = {"group": spec.group, "size": spec.group_size, "labels": labels, "trainable": trainable}
+            stored = await self._in_thread("store", partial(self._pool.add, **values), episode)
         answer: dict[str, Any] = {
             "session_id": spec.session_id, "episode": stored, "group": spec.group, "rollout": spec.rollout,
             "task_id": episode.task_id, "calls": len(calls), "reward": episode.episode_return,

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from agentgym.core.options import NonNegativeInt, PositiveFloat, PositiveInt, check_fields
+from agentgym.core.options import PositiveFloat, PositiveInt, check_fields, check_seed
+from agentgym.errors import UsageError
+from agentgym.rollout.datapool import COUNTED, check_names
 from agentgym.serving.env.service import Client
 from agentgym.serving.gateway.call_tree import CallTree, EnvRow
+
+MAX_LABELS = 64
+"""Labels of a session."""
+MAX_METADATA = 64 << 10
+"""Characters of a session's metadata and parameters, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,7 @@ class SessionSpec:
     group: str = ""
     """Attempts at one task that are compared; empty for a group of its own."""
     group_size: PositiveInt | None = None
-    rollout: NonNegativeInt | None = None
+    rollout: Annotated[int, COUNTED] | None = None
     """Place in the group; None for the next."""
     labels: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -56,8 +64,16 @@ class SessionSpec:
     """Written into the episode, where no environment is served."""
 
     def __post_init__(self) -> None:
-        """Raise a UsageError for numbers that are out of range."""
+        """Raise a UsageError for what its episode could not be stored with, or its journal not hold."""
         check_fields(self, "a session: ")
+        check_names(*filter(None, (self.group, self.task, self.env_id)), *self.labels)
+        COUNTED.check("group_size", self.group_size or 1)
+        if self.seed is not None:
+            check_seed(self.seed)
+        if len(self.labels) > MAX_LABELS:
+            raise UsageError(f"labels: a session has at most {MAX_LABELS}, not {len(self.labels):,}")
+        if len(json.dumps([self.metadata, self.sampling_params])) > MAX_METADATA:
+            raise UsageError(f"metadata and sampling_params have at most {MAX_METADATA:,} characters as JSON")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
