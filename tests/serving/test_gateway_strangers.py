@@ -1,10 +1,15 @@
 """The gateway under clients that send what nothing behind it takes: every request is a line, or is served."""
 
+import errno
 import json
+import os
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from agentgym.rollout.datapool import DataPool
+from agentgym.serving.gateway import journal
 from tests.serving.gateway_stand_ins import TOOL, SayingEngine, call_text, make_model, stored, talking
 
 SOKOBAN = "agentgym/Sokoban-v0"
@@ -153,3 +158,48 @@ def test_a_group_that_would_not_take_the_episode_refuses_its_session(gateway, po
         assert (status, line in answer["error"]) == (400, True), answer
     assert len(stored(pool)) == 2
     assert len(gateway.gateway.env.sessions) == 0
+
+
+# ---- a full disk ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def full_disk(monkeypatch):
+    """Let nothing be written to journals."""
+
+    def write(file, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "os", SimpleNamespace(**{**vars(os), "write": write}))
+        yield
+
+
+def standing(gateway, session):
+    state = gateway.get(f"{session}/env/state")
+    return state["step_count"], state["state_hash"], state["terminated"], state["truncated"]
+
+
+def test_what_cannot_be_written_has_not_happened_and_what_is_acknowledged_is_written(
+    model, engine, tmp_path, monkeypatch
+):
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path, env_options={"max_steps": 4}) as gateway:
+        session = gateway.begin(index=0)
+        gateway.say(session, "Which way?")
+        for action in ("up", "left", "down"):
+            gateway.post(f"{session}/env/step", action=action)
+            before = standing(gateway, session), gateway.get(session)
+            with full_disk(monkeypatch):
+                for path, body in (
+                    (f"{session}/env/step", {"action": "right"}),
+                    (f"{session}/v1/chat/completions", {"messages": [ASKED]}),
+                    ("/sessions", {"session_id": "new"}),
+                ):
+                    status, answer = gateway.ask(path, body)
+                    assert (status, "no" in str(answer).lower()) == (503, True)
+            assert (standing(gateway, session), gateway.get(session)) == before
+        (listed,) = gateway.get("/sessions")
+        assert listed["step_count"] == 3
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path, env_options={"max_steps": 4}) as gateway:
+        assert (standing(gateway, session), gateway.get(session)) == before
+        assert gateway.post(f"{session}/env/step", action="up")["truncated"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym.core.options import PositiveFloat, PositiveInt, check_fields
@@ -195,6 +195,18 @@ class EnvSessions:
         ends = [snapshot.terminated], [snapshot.truncated]
         seen = batch_observations([observation])
         return self._shown(sessions, seen, [None], info_columns([info]), ends, anew=True)
+
+    def undo_of(self, id: str) -> Callable[[], None]:
+        """Return what puts a session back to where it stands now."""
+        session = self.find(id)
+        snapshot, before = self.envs.snapshot(session.slot), replace(session)
+
+        def undo() -> None:
+            self.envs.restore(session.slot, snapshot)
+            for name in ("turn", "terminated", "truncated", "state_hash"):
+                setattr(session, name, getattr(before, name))
+
+        return undo
 
     def close(self, ids: Sequence[str]) -> None:
         """End sessions; SessionError where one is unknown or repeated."""

@@ -106,7 +106,7 @@ class Gateway:
         try:
             row = await self._begin(session)
             await self._check_group(session)
-            self._journal.append(id, session.spec)
+            self._write(session, session.spec)
         except BaseException:
             self._drop(session)
             raise
@@ -290,7 +290,7 @@ class Gateway:
         )  # fmt: skip
         told = len(tree.sampled(place.parent))  # by the parent's line
         tools = query.tools if place.parent is None else ()
-        self._journal.append(spec.session_id, replace(call, prompt_ids=prompt_ids[told:], tools=tools))
+        self._write(session, replace(call, prompt_ids=prompt_ids[told:], tools=tools))
         tree.add(call)
         return call
 
@@ -345,13 +345,27 @@ class Gateway:
                 if data or session.rows[1:]:
                     raise _conflict("a session is one episode, of one task: begin another session")
                 return await self._begin(session)
+            if kind != "step":
+                return await self._ask(session, kind, data)
+            # an acknowledged step is in the journal, and one that the journal does not take has not happened
+            undo = await self.env.call(self.env.sessions.undo_of, str(session.env.session))
             began = time.perf_counter()
             row = await self._ask(session, kind, data)
-            if kind == "step":
-                move = env_row(row, data["action"], time.perf_counter() - began)
-                session.play(move, row["metadata"])
-                self._journal.append(session.spec.session_id, move)
+            move = env_row(row, data["action"], time.perf_counter() - began)
+            try:
+                self._write(session, move)
+            except BaseException:
+                await self.env.call(undo)
+                raise
+            session.play(move, row["metadata"])
             return row
+
+    def _write(self, session: GatewaySession, record: JournalRecord) -> None:
+        """Write a record before it takes effect; SessionError where it cannot be written."""
+        try:
+            self._journal.append(session.spec.session_id, record)
+        except UsageError as error:
+            raise SessionError(503, "journal_error", f"nothing has changed: {error}") from error
 
     async def _begin(self, session: GatewaySession) -> Any:
         """Start a session's episode; return its first row, None where no environment is served."""

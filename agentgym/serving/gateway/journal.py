@@ -51,13 +51,17 @@ class SessionJournal:
         data, path = _line(record).encode(), self._path(id)
         with writing(path):
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            size, written = os.fstat(file).st_size, 0
             try:
-                size = os.fstat(file).st_size
-                if os.write(file, data) != len(data):
-                    os.ftruncate(file, size)
-                    raise UsageError(f"cannot write {path}: no space is left; free some")
+                written = os.write(file, data)
             finally:
+                if written != len(data):
+                    os.ftruncate(file, size)
+                    if not size:
+                        path.unlink()  # of a session that has not begun
                 os.close(file)
+            if written != len(data):
+                raise UsageError(f"cannot write {path}: no space is left; free some")
 
     def read(self, id: str) -> tuple[SessionRecord | None, list[JournalRecord]]:
         """Return a session, None where there is none, and its further records.
