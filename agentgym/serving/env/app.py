@@ -19,6 +19,7 @@ from agentgym.serving.env.service import Client, EnvService
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.hosts import HostGuard, Refusal
 from agentgym.serving.requests import error_response, read_in_time, refusal
+from agentgym.serving.turns import Turns
 from agentgym.version import __version__
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class _Door:
 
     def __init__(self, service: EnvService, guard: HostGuard, token: str | None):
         self.service = service
+        self.turns = Turns()
         self.sockets: dict[WebSocket, float] = {}
         """With when each sent its last message."""
         self._guard = guard
@@ -60,7 +62,7 @@ class _Door:
 
     def count(self, connection: Any) -> None:
         """Count a message of an address; SessionError where it sends too many."""
-        address, now = connection.client.host if connection.client else "", time.monotonic()
+        address, now = _address_of(connection), time.monotonic()
         rate = float(self.service.limits.rate)
         room, before = self._room.pop(address, (rate, now))
         room = min(room + (now - before) * rate, rate)
@@ -213,16 +215,24 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
     async def route(request: Request) -> "Response":
         try:
             door.check(request)
-            data = _read(await _in_time(door, request) or b"{}")
-            if kind == "step" and isinstance(data, dict):  # HTTP has the action in an object of its own
-                action = data.pop("action", None)
-                data |= action if isinstance(action, dict) else {} if action is None else {"action": action}
-            client = Client(request.query_params.get("session_id"))
-            return _answered((await door.service.call(door.service.handle, client, kind, data)).data)
+            body = await _in_time(door, request)
+            async with door.turns.turn(_address_of(request)):
+                data = _read(body or b"{}")
+                if kind == "step" and isinstance(data, dict):  # HTTP has the action in an object of its own
+                    action = data.pop("action", None)
+                    data |= (
+                        action if isinstance(action, dict) else {} if action is None else {"action": action}
+                    )
+                client = Client(request.query_params.get("session_id"))
+                return _answered((await door.service.call(door.service.handle, client, kind, data)).data)
         except SessionError as error:
             return _denied(error)
 
     return route
+
+
+def _address_of(connection: Any) -> str:
+    return connection.client.host if connection.client else ""
 
 
 async def _in_time(door: _Door, request: "Request") -> bytes:
@@ -267,10 +277,12 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
         while (message := await websocket.receive())["type"] != "websocket.disconnect":
             door.sockets[websocket] = time.monotonic()
             text = message.get("text")
-            reply = await _replied(door, websocket, client, message["bytes"] if text is None else text)
+            async with door.turns.turn(websocket):
+                reply = await _replied(door, websocket, client, message["bytes"] if text is None else text)
+                written = _json(reply)
             if reply is None:
                 break
-            await websocket.send_text(_json(reply))
+            await websocket.send_text(written)  # the next message is read when its client takes this
     except SessionError as error:
         await websocket.send_text(_json(_error(error)))
     finally:
