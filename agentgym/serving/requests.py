@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from email.message import Message
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym.serving.hosts import HostGuard, Refusal
 
@@ -14,6 +15,21 @@ if TYPE_CHECKING:
 
 READ_ON = 64 << 20
 """Of a request that is too large, so many bytes are read: who still sends hears no answer."""
+
+
+Application: TypeAlias = Callable[..., Awaitable[None]]
+"""As ASGI has it."""
+
+
+def guarded(app: Application, check: Callable[[Any], Application | None]) -> Application:
+    """Return an application whose every route is behind a check, which returns what answers in its place."""
+    from starlette.requests import HTTPConnection
+
+    async def front(scope: Any, receive: Any, send: Any) -> None:
+        refused = None if scope["type"] == "lifespan" else check(HTTPConnection(scope))
+        await (refused or app)(scope, receive, send)
+
+    return front
 
 
 async def read_body(request: Request, most: int) -> bytes | None:
@@ -54,7 +70,7 @@ def refusal(connection: Any, guard: HostGuard, doing: str) -> Refusal | None:
     if "content-length" in connection.headers and "transfer-encoding" in connection.headers:
         return Refusal(400, "a request has a Content-Length or a Transfer-Encoding, not both")
     # a WebSocket begins as GET, but changes things
-    method = connection.method if connection.scope["type"] == "http" else "POST"
+    method = connection.scope["method"] if connection.scope["type"] == "http" else "POST"
     refused = guard.refusal(method, headers, named=True)
     if refused is not None and refused.status == 403:
         return Refusal(403, f"pages of other sites may not {doing} here")

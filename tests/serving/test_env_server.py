@@ -217,6 +217,9 @@ def test_other_sites_and_names_are_refused(headers, status, line):
     with serving(sessions=2, allowed_hosts=("env.example",)) as server:
         found, answer = server.ask("reset", {}, headers=headers)
         assert (found, line in str(answer)) == (status, True)
+        for kind in ("openapi.json", "health", "schema", "nothing"):
+            refused = server.ask(kind, method="GET", headers=headers)[0] == 421
+            assert refused == (headers.get("Host") == "evil.example"), kind
 
 
 def test_a_token_is_asked_for_where_one_is_set():
@@ -225,6 +228,8 @@ def test_a_token_is_asked_for_where_one_is_set():
             for kind, method in (
                 ("reset", "POST"),
                 ("environment", "GET"),
+                ("openapi.json", "GET"),
+                ("nothing", "GET"),
                 ("state", "GET"),
                 ("mcp", "POST"),
             ):

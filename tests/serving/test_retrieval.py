@@ -167,6 +167,8 @@ def test_other_sites_and_names_are_refused(server):
         ({"Origin": server.url}, 200),
     ):
         assert server.ask({"query": "a"}, headers=headers)[0] == status
+    for path in ("/openapi.json", "/health", "/nothing"):
+        assert server.ask(None, method="GET", path=path, headers={"Host": "evil.example"})[0] == 421
 
 
 def test_health_tells_what_is_searched(server):

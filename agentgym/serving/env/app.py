@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
@@ -18,7 +18,7 @@ from agentgym.serving.app_server import PATIENCE, AppServer
 from agentgym.serving.env.service import Client, EnvService
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.hosts import HostGuard, Refusal
-from agentgym.serving.requests import error_response, read_in_time, refusal
+from agentgym.serving.requests import Application, error_response, guarded, read_in_time, refusal
 from agentgym.serving.turns import Turns
 from agentgym.version import __version__
 
@@ -50,15 +50,20 @@ class _Door:
         self._room: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """By address: messages that it may still send, and since when."""
 
-    def check(self, connection: Any) -> None:
-        """Raise a SessionError where a request or a WebSocket is refused."""
-        if (refused := refusal(connection, self._guard, "play")) is not None:
-            raise SessionError(refused.status, "SESSION_ERROR", refused.line)
-        given = connection.headers.get("authorization", "").encode()
-        if self._token is not None and not hmac.compare_digest(given, b"Bearer " + self._token):
-            line = "this server asks for a token: send Authorization: Bearer TOKEN"
-            raise SessionError(401, "SESSION_ERROR", line)
-        self.count(connection)
+    def check(self, connection: Any) -> "Response | None":
+        """Return the refusal of a request or a WebSocket; None where it is let in. All may ask for health."""
+        try:
+            if (refused := refusal(connection, self._guard, "play")) is not None:
+                raise SessionError(refused.status, "SESSION_ERROR", refused.line)
+            given = connection.headers.get("authorization", "").encode()
+            asks = self._token is not None and connection.scope["path"] != "/health"
+            if asks and not hmac.compare_digest(given, b"Bearer " + (self._token or b"")):
+                line = "this server asks for a token: send Authorization: Bearer TOKEN"
+                raise SessionError(401, "SESSION_ERROR", line)
+            self.count(connection)
+        except SessionError as error:
+            return _denied(error)
+        return None
 
     def count(self, connection: Any) -> None:
         """Count a message of an address; SessionError where it sends too many."""
@@ -83,10 +88,6 @@ class _Door:
             late = [socket for socket, used in self.sockets.items() if used < time.monotonic() - idle]
             # errors are of clients that have gone meanwhile
             await asyncio.gather(*(_part(socket, error) for socket in late), return_exceptions=True)
-
-
-Application: TypeAlias = Callable[..., Awaitable[None]]
-"""As ASGI has it."""
 
 
 def make_app(service: EnvService, guard: HostGuard, token: str | None = None) -> Application:
@@ -115,17 +116,17 @@ def make_app(service: EnvService, guard: HostGuard, token: str | None = None) ->
         why = type(problem).__name__
         return error_response(500, f"the request failed ({why}): see what the server printed")
 
-    async def health(request: Request) -> "Response":
-        refused = refusal(request, guard, "play")
-        return _answered({"status": "healthy"}) if refused is None else error_response(*refused)
-
     app = FastAPI(title=service.env_id, version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.add_exception_handler(HTTPException, not_found)
     app.add_exception_handler(Exception, failed)
-    app.add_api_route("/health", health, methods=["GET"], response_model=None)
-    shown = {"metadata": service.metadata, "schema": service.schema, "environment": service.description}
-    for name, value in (shown | {"list_environments": lambda: [service.env_id]}).items():
-        app.add_api_route(f"/{name}", _shown(door, value), methods=["GET"], response_model=None)
+    shown: dict[str, Callable[[], Any]] = {
+        "metadata": service.metadata,
+        "schema": service.schema,
+        "environment": service.description,
+    }
+    shown |= {"list_environments": lambda: [service.env_id], "health": lambda: {"status": "healthy"}}
+    for name, value in shown.items():
+        app.add_api_route(f"/{name}", _shown(value), methods=["GET"], response_model=None)
     app.add_api_route("/state", _message(door, "state"), methods=["GET"], response_model=None)
     tasks = {f"{service.env_id}/{kind}": kind for kind in ("num_tasks", "task", "task_range")}
     messages = {
@@ -144,7 +145,7 @@ def make_app(service: EnvService, guard: HostGuard, token: str | None = None) ->
         else:
             await app(scope, receive, send)
 
-    return front
+    return guarded(front, door.check)
 
 
 class EnvServer(AppServer):
@@ -194,16 +195,12 @@ def _denied(error: SessionError) -> "Response":
     return error_response(error.status, error.line, _HEADERS.get(error.status), code=error.code)
 
 
-def _shown(door: _Door, value: Callable[[], Any]) -> Callable[["Request"], Awaitable["Response"]]:
+def _shown(value: Callable[[], Any]) -> Callable[["Request"], Awaitable["Response"]]:
     """Return the route of what is served."""
     from fastapi import Request
 
     async def route(request: Request) -> "Response":
-        try:
-            door.check(request)
-            return _answered(value())
-        except SessionError as error:
-            return _denied(error)
+        return _answered(value())
 
     return route
 
@@ -214,7 +211,6 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
 
     async def route(request: Request) -> "Response":
         try:
-            door.check(request)
             body = await _in_time(door, request)
             async with door.turns.turn(_address_of(request)):
                 data = _read(body or b"{}")
@@ -260,13 +256,9 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
     """Carry out the messages of a WebSocket, whose session ends with it."""
     from starlette.websockets import WebSocketState
 
-    try:
-        door.check(websocket)
-        if len(door.sockets) >= door.service.limits.sessions:
-            line = f"{len(door.sockets):,} WebSockets are open: close some, or try again later"
-            raise SessionError(503, "CAPACITY_REACHED", line)
-    except SessionError as error:
-        await websocket.send_denial_response(_denied(error))
+    if len(door.sockets) >= door.service.limits.sessions:
+        line = f"{len(door.sockets):,} WebSockets are open: close some, or try again later"
+        await websocket.send_denial_response(_denied(SessionError(503, "CAPACITY_REACHED", line)))
         return
     await websocket.accept()
     client, named = Client(), websocket.query_params.get("session_id")

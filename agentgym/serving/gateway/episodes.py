@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from agentgym.core.hashing import content_id
 from agentgym.core.types import Completion, EndReason, Step, Trajectory
@@ -16,7 +17,7 @@ _NO_SUITES = CONTRACT_KEYS | {"session_id", "episode_id", "snapshot", "step_cost
 """Keys of infos that are no suite's own."""
 
 
-def start_of(session: GatewaySession) -> dict[str, str]:
+def start_of(session: GatewaySession) -> dict[str, Any]:
     """Return where a session's episode begins: ``env_id``, ``task_id`` and ``initial_hash``."""
     env_id, task = session.spec.served or session.spec.env_id or ENV_ID, session.spec.task or ""
     initial_hash = session.rows[0].state_hash if session.rows else content_id((env_id, task))

@@ -144,7 +144,12 @@ class Gateway:
         if any((each.spec.group_size, start_of(each)) != (spec.group_size, start) for each in begun):
             line = f"group {spec.group} has open sessions of another task or group_size: name another group"
             raise UsageError(line)
-        values = {"group": spec.group, "size": spec.group_size, "rollout": spec.rollout, **start}
+        values: dict[str, Any] = {
+            "group": spec.group,
+            "size": spec.group_size,
+            "rollout": spec.rollout,
+            **start,
+        }
         await self._in_thread("store", partial(self._pool.check, **values))
 
     async def _in_thread(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
@@ -415,7 +420,12 @@ class Gateway:
         labels = tuple(dict.fromkeys((*spec.labels, *outcome.labels)))
         stored = None
         if self._pool is not None:
-            values = {"group": spec.group, "size": spec.group_size, "labels": labels, "trainable": trainable}
+            values: dict[str, Any] = {
+                "group": spec.group,
+                "size": spec.group_size,
+                "labels": labels,
+                "trainable": trainable,
+            }
             stored = await self._in_thread("store", partial(self._pool.add, **values), episode)
         answer: dict[str, Any] = {
             "session_id": spec.session_id, "episode": stored, "group": spec.group, "rollout": spec.rollout,

@@ -21,12 +21,12 @@ from agentgym.retrieval.corpus.dialects import (
 )
 from agentgym.retrieval.searcher import Searcher
 from agentgym.serving.hosts import HostGuard
-from agentgym.serving.requests import error_response, read_body, refusal
+from agentgym.serving.requests import Application, error_response, guarded, read_body, refusal
 from agentgym.serving.retrieval.batching import WAIT, MicroBatcher, QueueFullError
 from agentgym.version import __version__
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI, Response
+    from fastapi import Response
 
 DOCUMENTS_KEPT = 16_384
 """Documents that are kept as they are sent."""
@@ -119,7 +119,7 @@ class RetrievalService:
         ]
 
 
-def make_app(service: RetrievalService, guard: HostGuard) -> "FastAPI":
+def make_app(service: RetrievalService, guard: HostGuard) -> Application:
     """Return the application of a service, for names that the guard knows."""
     load("fastapi", "serve", "the retrieval server")
     from fastapi import FastAPI, Request, Response
@@ -128,8 +128,6 @@ def make_app(service: RetrievalService, guard: HostGuard) -> "FastAPI":
 
     async def retrieve(request: Request) -> Response:
         most = service.limits.body
-        if (refused := refusal(request, guard, "search")) is not None:
-            return error_response(*refused)
         try:
             body = await read_body(request, most)
         except ClientDisconnect:
@@ -140,8 +138,6 @@ def make_app(service: RetrievalService, guard: HostGuard) -> "FastAPI":
         return await _answer(service, body)
 
     async def health(request: Request) -> Response:
-        if (refused := refusal(request, guard, "search")) is not None:
-            return error_response(*refused)
         return Response(json.dumps(service.health()), media_type="application/json")
 
     async def not_found(request: Request, problem: Exception) -> Response:
@@ -168,7 +164,12 @@ def make_app(service: RetrievalService, guard: HostGuard) -> "FastAPI":
     app.add_api_route("/health", health, methods=["GET"], response_model=None)
     app.add_exception_handler(HTTPException, not_found)
     app.add_exception_handler(Exception, failed)
-    return app
+
+    def check(connection: Any) -> Response | None:
+        refused = refusal(connection, guard, "search")
+        return None if refused is None else error_response(*refused)
+
+    return guarded(app, check)
 
 
 async def _answer(service: RetrievalService, body: bytes) -> "Response":
