@@ -93,8 +93,15 @@ def test_a_session_begun_elsewhere_is_played_by_one_connection(server):
         with connect(f"{server.socket}?session_id=none") as third:
             assert json.loads(third.recv(WAIT))["data"]["code"] == "SESSION_ERROR"
         assert say(socket, "step", {"action": "up"})[1]["metadata"]["turn"] == 2
+        own = say(socket, "reset")[1]["metadata"]["session_id"]
+        assert own == session
+    with connect(server.socket) as socket:  # a session that it begins is its own as well
+        own = say(socket, "reset")[1]["metadata"]["session_id"]
+        with connect(f"{server.socket}?session_id={own}") as second:
+            assert "played by another WebSocket" in json.loads(second.recv(WAIT))["data"]["message"]
+        assert say(socket, "step", {"action": "up"})[1]["metadata"]["turn"] == 1
     wait_until(lambda: not server.service.sessions.find(session).attached)
-    assert server.play("state", session_id=session)["step_count"] == 2
+    assert server.play("state", session_id=session)["step_count"] == 0
 
 
 def test_refusals_come_before_the_connection():

@@ -160,6 +160,14 @@ def test_a_group_that_would_not_take_the_episode_refuses_its_session(gateway, po
     assert len(gateway.gateway.env.sessions) == 0
 
 
+def test_the_list_of_sessions_has_nothing_that_a_client_can_make_long(gateway):
+    body = {"metadata": {"a": "b" * 60_000}, "labels": [f"{n:0200d}" for n in range(64)], "group": "g" * 200}
+    session = gateway.begin(index=0, task=None, **body)
+    assert gateway.get(session)["metadata"] == body["metadata"]
+    assert gateway.get(session)["labels"] == body["labels"]
+    assert len(json.dumps(gateway.get("/sessions"))) < 1_000
+
+
 # ---- a full disk ------------------------------------------------------------------------------------
 
 

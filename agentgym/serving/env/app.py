@@ -261,7 +261,7 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
         await websocket.send_denial_response(_denied(SessionError(503, "CAPACITY_REACHED", line)))
         return
     await websocket.accept()
-    client, named = Client(), websocket.query_params.get("session_id")
+    client, named = Client(attaches=True), websocket.query_params.get("session_id")
     door.sockets[websocket] = time.monotonic()
     try:
         if named is not None:

@@ -42,6 +42,8 @@ class Client:
 
     session: str | None = None
     """Named by messages that name none."""
+    attaches: bool = False
+    """Whether no other WebSocket may be opened for its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +186,11 @@ class EnvService:
         if session.attached:
             line = f"session {id} is played by another WebSocket: close that"
             raise SessionError(409, "SESSION_ERROR", line)
-        session.attached = True
-        client.session = id
+        self._take(client, session)
+
+    def _take(self, client: Client, session: EnvSession) -> None:
+        """Have a client's messages name a session from now on."""
+        client.session, session.attached = session.id, session.attached or client.attaches
 
     def leave(self, client: Client, *, owned: bool) -> None:
         """End the session of a WebSocket that has gone, or leave it to be attached again."""
@@ -259,7 +264,7 @@ class EnvService:
         if asked.episode_id is not None:
             session.episode_id = asked.episode_id
         if asked.session_id is None:
-            client.session = session.id
+            self._take(client, session)
         return Reply("observation", self._row(played))
 
     def _step(self, client: Client, data: Any) -> Reply:
@@ -299,7 +304,7 @@ class EnvService:
         own = asked.session_id or (client.session if client.session in self.sessions else None)
         played = self.sessions.restore(own, held)
         if asked.session_id is None:
-            client.session = played.sessions[0].id
+            self._take(client, played.sessions[0])
         return Reply("observation", self._row(played))
 
     def _reset_many(self, client: Client, data: Any) -> Reply:

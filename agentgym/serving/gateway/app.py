@@ -18,7 +18,7 @@ from agentgym.serving.gateway.gateway import Gateway
 from agentgym.serving.gateway.journal import encode_json
 from agentgym.serving.gateway.queries import table_in
 from agentgym.serving.gateway.sessions import GatewaySession
-from agentgym.serving.gateway.traces import summary, traces
+from agentgym.serving.gateway.traces import details, summary, traces
 from agentgym.serving.hosts import HostGuard, Refusal
 from agentgym.serving.requests import read_in_time, refusal
 
@@ -176,10 +176,10 @@ class _Routes:
         session, row = await self.gateway.create(await self._body(request))
         url = f"{str(request.base_url).rstrip('/')}/sessions/{session.spec.session_id}"
         addresses = {"url": f"{url}/v1", "base_url": f"{url}/v1", "anthropic_base_url": url}
-        return summary(session) | addresses | ({} if row is None else {"env": row})
+        return details(session) | addresses | ({} if row is None else {"env": row})
 
     async def shown(self, request: "Request") -> Any:
-        return summary(await self._session(request))
+        return details(await self._session(request))
 
     async def delete(self, request: "Request") -> Any:
         return {"deleted": self.gateway.delete(await self._session(request))}

@@ -8,18 +8,25 @@ from agentgym.endpoint.wire import message_table
 from agentgym.serving.gateway.openai_chat import usage
 from agentgym.serving.gateway.sessions import GatewaySession
 
-_SHOWN = ("session_id", "task", "seed", "group", "group_size", "rollout", "labels", "metadata")
+_SHOWN = ("session_id", "task", "seed", "group", "group_size", "rollout")
 
 
 def summary(session: GatewaySession) -> dict[str, Any]:
-    """Return what is shown of a session."""
+    """Return a session among others: nothing that its client may have made long."""
     return {name: getattr(session.spec, name) for name in _SHOWN} | {
         "state": "open" if session.completed is None else "complete",
         "created_at": session.spec.created,
         "trace_count": len(session.tree.calls),
         "step_count": len(session.rows[1:]),
-        "completed": session.completed,
     }
+
+
+def details(session: GatewaySession) -> dict[str, Any]:
+    """Return what is shown of a session by itself."""
+    spec = session.spec
+    return summary(session) | {
+        "labels": spec.labels, "metadata": spec.metadata, "completed": session.completed
+    }  # fmt: skip
 
 
 def traces(session: GatewaySession, model: str) -> list[dict[str, Any]]:
