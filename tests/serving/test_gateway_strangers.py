@@ -3,11 +3,14 @@
 import errno
 import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 
+from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.rollout.datapool import DataPool
 from agentgym.serving.gateway import journal
 from tests.serving.gateway_stand_ins import TOOL, SayingEngine, call_text, make_model, stored, talking
@@ -166,6 +169,41 @@ def test_the_list_of_sessions_has_nothing_that_a_client_can_make_long(gateway):
     assert gateway.get(session)["metadata"] == body["metadata"]
     assert gateway.get(session)["labels"] == body["labels"]
     assert len(json.dumps(gateway.get("/sessions"))) < 1_000
+
+
+# ---- long texts -------------------------------------------------------------------------------------
+
+
+def test_a_text_that_no_context_holds_is_refused_before_it_is_tokenised(gateway, monkeypatch):
+    read = []
+    monkeypatch.setattr(ChatTokenizer, "encode_rendered", lambda chat, bodies, rendered: read.append(bodies))
+    session = gateway.begin(index=0)
+    long = "a" * (15 << 20)
+    for messages in ([{"role": "user", "content": long}], called("look", long)):
+        status, answer = gateway.ask(f"{session}/v1/chat/completions", {"messages": messages})
+        assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+    assert read == []
+
+
+def test_one_that_is_tokenised_does_not_hold_others_up(gateway, monkeypatch):
+    encode, begun, answered = ChatTokenizer.encode_rendered, threading.Event(), threading.Event()
+    in_time = []
+
+    def slow(chat, bodies, rendered):
+        begun.set()
+        in_time.append(answered.wait(20))
+        return encode(chat, bodies, rendered)
+
+    session = gateway.begin(index=0)
+    monkeypatch.setattr(ChatTokenizer, "encode_rendered", slow)
+    with ThreadPoolExecutor(1) as thread:
+        said = thread.submit(gateway.say, session, "Which way?")
+        assert begun.wait(60)
+        assert gateway.get("/health")["status"] == "healthy"
+        assert gateway.post(f"{session}/env/step", action="up")["reward"] is not None
+        answered.set()
+        assert said.result(60)["content"]
+    assert all(in_time)
 
 
 # ---- a full disk ------------------------------------------------------------------------------------

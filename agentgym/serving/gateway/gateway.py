@@ -38,6 +38,7 @@ from agentgym.serving.gateway.sessions import (
 )
 from agentgym.serving.gateway.token_rule import PromptWriter
 from agentgym.serving.gateway.tool_calls import parse_answer
+from agentgym.serving.turns import Turns
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
 
 T = TypeVar("T")
@@ -74,8 +75,10 @@ class Gateway:
         self._pool, self._journal, self._clock = pool, journal, clock
         self._rollouts: dict[str, int] = {}
         """By group: the next place in it."""
-        # weights that are being taken over hold up who submits, and a disk who stores
-        self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in ("submit", "store")}
+        # long texts hold up who writes prompts, weights that are taken over who submits, a disk who stores
+        names = ("write", "submit", "store")
+        self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in names}
+        self._turns = Turns()
         self._opening = asyncio.Lock()
 
     # ---- sessions --------------------------------------------------------------------------
@@ -261,17 +264,25 @@ class Gateway:
             SessionError: it does not fit the context, the session is complete, or the engine failed.
         """
         self._check_open(session)
+        session.busy += 1
+        try:
+            return await self._answered(session, query)
+        finally:
+            session.busy -= 1
+
+    async def _answered(self, session: GatewaySession, query: ModelQuery) -> ModelCall:
         tree, spec = session.tree, session.spec
         place = tree.find(query.tools, query.messages)
         view = session.rows[-1] if session.rows else EnvRow(place.key)
-        prompt_ids = self._prompt(tree, place, query)
-        room = self.engine.context_length - len(prompt_ids)
-        session.full = room < 1
+        room = self.engine.context_length
+        size, unit = self._writer.least_tokens(place.messages, query.tools), "tokens or more"
+        if size <= room:
+            async with self._turns.turn(spec.session_id):
+                prompt_ids = await self._in_thread("write", self._prompt, tree, place, query)
+            size, unit = len(prompt_ids), "tokens"
+        session.full = size >= room
         if session.full:
-            line = (
-                f"the messages are {len(prompt_ids):,} tokens, and the model's context is "
-                f"{self.engine.context_length:,}: shorten them"
-            )
+            line = f"the messages are {size:,} {unit}, and the model's context is {room:,}: shorten them"
             raise SessionError(400, "context_length_exceeded", line)
         asked, session.asked = session.asked, session.asked + 1
         drawn = (spec.seed, spec.task, spec.rollout, asked) if query.seed is None else query.seed
@@ -283,7 +294,7 @@ class Gateway:
             episode=int(content_id(spec.session_id)[:8], 16),
         )
         began = time.perf_counter()
-        made, text = self._cut(await self._generated(session, asking), query.stop)
+        made, text = self._cut(await self._generated(asking), query.stop)
         self._check_open(session)
         number = len(tree.calls)
         answer = ChatMessage("assistant", text)
@@ -306,16 +317,13 @@ class Gateway:
         between = self._writer.following(place.messages, parent.generation.ids[-1], parent.answer.tool_calls)
         return tree.sampled(place.parent) + between
 
-    async def _generated(self, session: GatewaySession, request: GenerationRequest) -> Generation:
-        session.busy += 1
+    async def _generated(self, request: GenerationRequest) -> Generation:
         try:
             future = await self._in_thread("submit", self.engine.submit, request)
             return await asyncio.wrap_future(future)
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
             raise SessionError(503, "engine_error", f"the engine gave no answer: {reason}") from error
-        finally:
-            session.busy -= 1
 
     def _cut(self, made: Generation, stops: Sequence[str]) -> tuple[Generation, str]:
         """Return a response up to the token that spells out a text which ends it, and what it says before."""

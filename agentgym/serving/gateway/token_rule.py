@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from json import dumps, loads
 from typing import Any, TypeAlias
 
@@ -32,7 +32,18 @@ class PromptWriter:
         self.template = chat.tokenizer.get_chat_template()
         self._special: Mapping[str, Any] = chat.tokenizer.special_tokens_map
         self._setup = lru_cache(maxsize=64)(self._make_setup)
-        self._check = lru_cache(maxsize=1024)(self._check_form)
+        self._check = lru_cache(maxsize=256)(self._check_form)
+
+    @cached_property
+    def _longest(self) -> int:
+        """Characters of the longest token."""
+        return max(map(len, self.chat.tokenizer.get_vocab()))
+
+    def least_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> int:
+        """Return a number of tokens that messages and tools have at least, without looking at their texts."""
+        calls = [call for each in messages for call in each.tool_calls]
+        texts = [*(each.text for each in messages), *(call.arguments for call in calls)]
+        return sum(map(len, [dumps(tools, ensure_ascii=False), *texts])) // self._longest
 
     def opening(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
         """Return the prompt of a chat whose messages are all new.
