@@ -255,15 +255,26 @@ def _chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
 
-def png_pixels(file: bytes) -> npt.NDArray[np.uint8]:
-    """Return the pixels, uint8[H, W, 3], of what `png` wrote."""
+def png_pixels(file: bytes, shape: tuple[int, ...] | None = None) -> npt.NDArray[np.uint8]:
+    """Return the pixels, uint8[H, W, 3], of what `png` wrote.
+
+    Raises:
+        ValueError: they have another ``shape``, which is seen before they are unpacked, or are none.
+    """
     chunks, at = {}, len(_SIGNATURE)
-    while at < len(file):
-        (length,) = struct.unpack_from(">I", file, at)
-        chunks[file[at + 4 : at + 8]] = file[at + 8 : at + 8 + length]
-        at += length + 12
-    width, height, _, kind = struct.unpack_from(">IIBB", chunks[b"IHDR"])
-    rows = np.frombuffer(zlib.decompress(chunks[b"IDAT"]), np.uint8).reshape(height, -1)[:, 1:]
+    try:
+        while at < len(file):
+            (length,) = struct.unpack_from(">I", file, at)
+            chunks[file[at + 4 : at + 8]] = file[at + 8 : at + 8 + length]
+            at += length + 12
+        width, height, _, kind = struct.unpack_from(">IIBB", chunks[b"IHDR"])
+        if shape not in (None, (height, width, 3)):
+            raise ValueError(f"a picture of {height} x {width}, not of {shape}")
+        most = height * (1 + width * (3 if kind == 2 else 1))
+        data = zlib.decompressobj().decompress(chunks[b"IDAT"], most)
+    except (KeyError, struct.error, zlib.error) as error:
+        raise ValueError(f"no PNG of pictures ({error!r:.40})") from error
+    rows = np.frombuffer(data, np.uint8).reshape(height, -1)[:, 1:]
     if kind == 2:
         return rows.reshape(height, width, 3)
     return np.frombuffer(chunks[b"PLTE"], np.uint8).reshape(-1, 3)[rows]

@@ -19,8 +19,9 @@ from agentgym.core.spaces import UnicodeText
 from agentgym.core.tasks import Task, TaskSet
 from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
+from agentgym.io.untrusted import loads_json, printable
 from agentgym.retrieval.engines.http_client import TIMEOUT, HttpClient
-from agentgym.serving.env.wire import frozen, read_observations, read_space
+from agentgym.serving.env.wire import frozen, read_observations, read_space, typed
 from agentgym.vector.arguments import autoreset_mode_of, checked_count
 from agentgym.vector.batching import Moves, Starts, batch_observations, info_column, unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
@@ -29,6 +30,11 @@ T = TypeVar("T")
 
 PAGE = 1_000
 """Tasks that are asked for at once."""
+_KINDS: dict[str, type] = {
+    "task_id": str, "task_type": str, "turn": int, "state_hash": str, "admissible_actions": list,
+    "action_is_valid": bool, "won": bool, "score": float, "progress": float,
+}  # fmt: skip
+"""Types of the infos that every environment has."""
 
 
 class RemoteServer:
@@ -66,20 +72,20 @@ class RemoteServer:
         """Return what a function reads out of an answer; UnansweredError where that is not there."""
         try:
             return function()
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            self._http.fail(
-                f"gives no answer of an environment server ({type(error).__name__}: {error!s:.80})"
-            )
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
+            why = " ".join(printable(str(error)).split())
+            self._http.fail(f"gives no answer of an environment server ({type(error).__name__}: {why:.80})")
 
     def _send(self, method: str, path: str, body: bytes | None) -> Any:
         answer = self._http.send(method, self._http.path.rstrip("/") + path, body)
         try:
-            table = json.loads(answer.body)
-        except (ValueError, RecursionError) as error:
+            table = loads_json(answer.body, "the answer", half_characters="kept")
+        except UsageError as error:
             self._http.fail(f"answers {answer.status} without JSON ({error!s:.80}): is it another server?")
         if answer.status == 200:
             return table
-        line = str(table.get("error", table) if isinstance(table, dict) else table)[:300]
+        said = table.get("error", table) if isinstance(table, dict) else table
+        line = " ".join(printable(str(said)[:300]).split())
         match answer.status:
             case 404 if isinstance(table, dict) and table.get("code") == "SESSION_ERROR":
                 raise LookupError(line)
@@ -99,8 +105,8 @@ class RemoteTaskSet(TaskSet):
         about = server.about
         super().__init__(server.read(lambda: str(about["options"]["split"])), {"env": server.env_id})
         self._server = server
-        self._size = server.read(lambda: int(about["tasks"]))
-        self._sha256 = server.read(lambda: str(about["manifest_sha256"]))
+        self._size: int = server.read(lambda: typed([about["tasks"]], int, 1)[0])
+        self._sha256: str = server.read(lambda: typed([about["manifest_sha256"]], str, 1)[0])
 
     @property
     def manifest_sha256(self) -> str:
@@ -134,9 +140,15 @@ class RemoteTaskSet(TaskSet):
     def _listed(self, start: int, stop: int) -> list[Task]:
         server = self._server
         answer = server.ask(f"{server.env_id}/task_range", split=self.split, start=start, stop=stop)
-        return server.read(
-            lambda: [Task(row["id"], None, row["source_id"], row["type"]) for row in answer["tasks"]]
-        )
+        count, names = min(stop, self._size) - start, ("id", "source_id", "type")
+
+        def read() -> list[Task]:
+            rows = [
+                typed([row[name] for name in names], str, 3) for row in typed(answer["tasks"], dict, count)
+            ]
+            return [Task(id, None, source_id, kind) for id, source_id, kind in rows]
+
+        return server.read(read)
 
 
 class _Prototype:
@@ -148,8 +160,9 @@ class _Prototype:
 
     def __init__(self, server: RemoteServer):
         about = server.about
-        self.suite, self.action_kind = server.read(lambda: (about["suite"], about["action_kind"]))
-        self.max_steps: int = server.read(lambda: int(about["max_steps"]))
+        named = server.read(lambda: typed([about["suite"], about["action_kind"]], str, 2))
+        self.suite, self.action_kind = named
+        self.max_steps: int = server.read(lambda: typed([about["max_steps"]], int, 1)[0])
         self.tasks = RemoteTaskSet(server)
         self.action_space = UnicodeText()
         self.observation_space = server.space
@@ -232,8 +245,9 @@ class RemoteVectorEnv(AgentVectorEnv):
         except LookupError as error:
             raise ResetNeeded(str(error)) from error
         observations, infos = self._shown(slots, answer)
+        kinds = {"reward": float, "terminated": bool, "truncated": bool}
         rewards, ended, cut = self._server.read(
-            lambda: [info_column(answer[name]) for name in ("reward", "terminated", "truncated")]
+            lambda: [info_column(typed(answer[name], kind, len(slots))) for name, kind in kinds.items()]
         )
         return Moves(observations, rewards, ended, cut, infos)
 
@@ -247,16 +261,22 @@ class RemoteVectorEnv(AgentVectorEnv):
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
         held = b64encode(snapshot.to_bytes()).decode()
         row = self._server.ask("restore", session_id=self._sessions[slot], snapshot=held)
-        row["metadata"].pop("episode_id")
         parts = ("observation", "metadata")
-        answer = {name: {key: [value] for key, value in row[name].items()} for name in parts}
+        answer = self._server.read(
+            lambda: {
+                name: {key: [value] for key, value in row[name].items() if key != "episode_id"}
+                for name in parts
+            }
+        )
         _, infos = self._shown([slot], answer)
         return self._seen[slot], {key: column.tolist()[0] for key, column in infos.items()}
 
     def measures(self, slot: int) -> dict[str, float]:
         """Return the measures of the episode in a slot, as `AgentEnv.measures`."""
         answer = self._server.ask("state", session_id=self._sessions[slot])
-        return self._server.read(lambda: dict(answer["measures"]))
+        return self._server.read(
+            lambda: {name: typed([value], float, 1)[0] for name, value in answer["measures"].items()}
+        )
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the sessions; where the server is away, they end after their idle time."""
@@ -270,15 +290,17 @@ class RemoteVectorEnv(AgentVectorEnv):
         """Take over what sessions show."""
 
         def read() -> tuple[Any, dict[str, Any], list[str]]:
-            metadata = answer["metadata"]
-            sessions = metadata.pop("session_id")
+            count, metadata = len(slots), answer["metadata"]
+            sessions = typed(metadata.pop("session_id"), str, count)
+            for actions in typed(metadata["admissible_actions"], list, count):
+                typed(actions, str, len(actions))
+            if len({*sessions}) < count or not metadata.keys() >= _KINDS.keys():
+                raise ValueError("sessions are there twice, or infos are missing")
             infos = {
-                key: info_column([*map(frozen, values)] if isinstance(values[0], list) else values)
+                key: info_column([*map(frozen, typed(values, _KINDS.get(key), count))])
                 for key, values in metadata.items()
             }
-            if any(len(column) != len(slots) for column in (*infos.values(), sessions)):
-                raise ValueError("rows are missing")
-            return read_observations(answer["observation"], self._server.space), infos, sessions
+            return read_observations(answer["observation"], self._server.space, count), infos, sessions
 
         observations, infos, sessions = self._server.read(read)
         turns, singles = infos["turn"].tolist(), unbatch_observations(observations, len(slots))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 import gymnasium
@@ -21,6 +22,8 @@ TEXT = "text"
 """Name of an observation that is a text alone."""
 PICTURE = "_base64"
 """Ends the names of pictures."""
+MAX_CELLS = 1 << 23
+"""Numbers of an observation that a client takes: pictures of 1,600 x 1,600 pixels."""
 
 
 def write_observations(batch: Any) -> dict[str, list[Any]]:
@@ -34,22 +37,46 @@ def write_observations(batch: Any) -> dict[str, list[Any]]:
     return columns
 
 
-def read_observations(columns: Mapping[str, list[Any]], space: gymnasium.Space[Any]) -> Any:
-    """Return the batch of observations of a space that `write_observations` made columns of."""
+def read_observations(columns: Mapping[str, Any], space: gymnasium.Space[Any], count: int) -> Any:
+    """Return the batch of so many observations of a space that `write_observations` made columns of.
+
+    ValueError where they are none of the space, before anything larger is made of them.
+    """
+    parts = {
+        name.removesuffix(PICTURE): (name, typed(values, None, count)) for name, values in columns.items()
+    }
+    if parts.keys() != (space.keys() if isinstance(space, spaces.Dict) else {TEXT}):
+        raise ValueError(f"observations of {', '.join(columns):.60}")
     if not isinstance(space, spaces.Dict):
-        return _read_column(columns[TEXT], space)
-    batch: dict[str, Any] = {}
-    for name, values in columns.items():
-        part = name.removesuffix(PICTURE)
-        if part != name:
-            batch[part] = np.stack([png_pixels(b64decode(file)) for file in values])
-        else:
-            batch[part] = _read_column(values, space[part])
-    return batch
+        return _read_column(*parts[TEXT], space)
+    return {part: _read_column(*named, space[part]) for part, named in parts.items()}
 
 
-def _read_column(values: list[Any], space: gymnasium.Space[Any]) -> Any:
-    return tuple(values) if isinstance(space, UnicodeText) else np.array(values, space.dtype)
+def _read_column(name: str, values: list[Any], space: gymnasium.Space[Any]) -> Any:
+    shape = (len(values), *(space.shape or ()))
+    if name.endswith(PICTURE):
+        return np.stack([png_pixels(b64decode(file), space.shape) for file in values])
+    if isinstance(space, UnicodeText):
+        if not all(text in space for text in values):
+            raise ValueError("a text that is none, or too long")
+        return tuple(values)
+    read = np.array(values)
+    column = read.astype(space.dtype) if read.dtype.kind in "biuf" else None
+    if column is None or column.shape != shape or not np.array_equal(read, column):
+        raise ValueError(f"{name} has other numbers than {space}")
+    return column
+
+
+def typed(values: Any, kind: type | None, count: int) -> list[Any]:
+    """Return a list of so many values of a type, any for None; ValueError for anything else."""
+    kinds = {int, float} if kind is float else {kind}
+    if (
+        type(values) is not list
+        or len(values) != count
+        or not (kind is None or {*map(type, values)} <= kinds)
+    ):
+        raise ValueError(f"not {count} of {kind.__name__ if kind else 'anything'}: {values!a:.60}")
+    return [float(value) for value in values] if kind is float else values
 
 
 def write_space(space: gymnasium.Space[Any]) -> dict[str, Any]:
@@ -65,12 +92,26 @@ def write_space(space: gymnasium.Space[Any]) -> dict[str, Any]:
 
 
 def read_space(table: Mapping[str, Any]) -> gymnasium.Space[Any]:
-    """Return the space that `write_space` wrote."""
+    """Return the space that `write_space` wrote; ValueError for one too large, before it is made."""
+    if _cells(table) > MAX_CELLS:
+        raise ValueError(f"observations of more than {MAX_CELLS:,} numbers")
     if table["kind"] == "text":
         return UnicodeText(table["max_length"])
     if table["kind"] == "dict":
         return spaces.Dict({name: read_space(part) for name, part in table["spaces"].items()})
-    return spaces.Box(table["low"], table["high"], tuple(table["shape"]), np.dtype(table["dtype"]).type)
+    dtype = np.dtype(table["dtype"])
+    if dtype.kind not in "biuf":
+        raise ValueError(f"numbers of the type {dtype}")
+    return spaces.Box(table["low"], table["high"], tuple(table["shape"]), dtype.type)
+
+
+def _cells(table: Mapping[str, Any]) -> int:
+    """Return how many numbers a space has, parts of it counted as 1,024 each."""
+    parts = table["spaces"].values() if table["kind"] == "dict" else ()
+    shape = typed(table.get("shape", []), int, len(table.get("shape", [])))
+    if min(shape, default=1) < 1:
+        raise ValueError(f"a shape of {shape}")
+    return 1_024 + (prod(shape) if shape else 0) + sum(map(_cells, parts))
 
 
 def frozen(value: Any) -> Any:
