@@ -19,7 +19,7 @@ GRACE = 5
 """Seconds that requests under way have after Ctrl-C."""
 
 PATIENCE = 90.0
-"""Seconds in which a connection has to begin a request, its first or its next."""
+"""Seconds in which a connection has to begin a request, its first or its next, or to take of an answer."""
 
 
 class AppServer:
@@ -41,8 +41,7 @@ class AppServer:
         """Listen; port 0 is any that is free.
 
         ``make_app`` gets the guard of host names. ``allowed_hosts``: names that requests may have for the
-        server, besides ``host`` and this machine's. ``patience``: seconds in which a connection has to begin
-        a request. ``settings`` are uvicorn's.
+        server, besides ``host`` and this machine's. ``patience``: as `PATIENCE`. ``settings`` are uvicorn's.
         """
         uvicorn = load("uvicorn", "serve", self.purpose)
         config = uvicorn.Config(
@@ -65,6 +64,11 @@ class AppServer:
             # connections inherit it: asyncio sets it only where a socket names its protocol, and a head and a
             # body that are sent apart would wait 40 ms for each other
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(
+                socket, "TCP_USER_TIMEOUT"
+            ):  # of answers that their client does not take; Linux has it
+                milliseconds = max(1, int(patience * 1_000))
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host"

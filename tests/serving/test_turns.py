@@ -2,14 +2,24 @@
 
 import asyncio
 import json
+import socket
 import threading
+from collections import deque
 from contextlib import closing
 from http.client import HTTPConnection
+from itertools import repeat
 
+import pytest
 from websockets.sync.client import connect
 
 from agentgym.serving.turns import Turns
 from tests.serving.playing import WAIT, serving
+
+
+def framed(message):
+    """Return the frame of a short WebSocket message."""
+    text = json.dumps(message).encode()
+    return bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text
 
 
 def taken(*arrivals, costs):
@@ -58,8 +68,7 @@ def test_an_error_gives_the_turn_on():
 
 
 def test_a_client_that_sends_without_end_does_not_hold_others_up(monkeypatch):
-    message = json.dumps({"type": "state"}).encode()
-    frame = bytes([0x81, 0x80 | len(message), 0, 0, 0, 0]) + message
+    frame = framed({"type": "state"})
     playing, sent, kinds = threading.Event(), threading.Event(), []
     with serving(sessions=2, rate=1_000_000) as server:
         handle = server.service.handle
@@ -71,10 +80,29 @@ def test_a_client_that_sends_without_end_does_not_hold_others_up(monkeypatch):
             return handle(client, kind, data)
 
         monkeypatch.setattr(server.service, "handle", counted)
-        with connect(server.socket) as socket, closing(HTTPConnection(server.address, timeout=WAIT)) as other:
-            socket.socket.sendall(frame * 4_000)
+        with connect(server.socket) as client, closing(HTTPConnection(server.address, timeout=WAIT)) as other:
+            client.socket.sendall(frame * 4_000)
             assert playing.wait(WAIT)
             other.request("POST", "/reset", b"{}")  # is in the kernel when this returns
             sent.set()
             assert other.getresponse().status == 200
     assert kinds.index("reset") < 100
+
+
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has the limit")
+def test_a_client_that_never_reads_is_let_go():
+    frames = framed({"type": "reset"}) * 1_000
+    with serving(sessions=2, rate=1_000_000, idle=1) as server:
+        host, _, port = server.address.partition(":")
+        with socket.create_connection((host, int(port)), timeout=WAIT) as client:
+            client.sendall(UPGRADE)
+            with pytest.raises(ConnectionError):  # by the server; a TimeoutError would be this socket's own
+                deque(map(client.sendall, repeat(frames)), maxlen=0)
+        with connect(server.socket) as one, connect(server.socket) as two:  # there is room again
+            assert one.protocol is not two.protocol

@@ -89,7 +89,8 @@ class SessionJournal:
 
     def remove(self, id: str) -> None:
         """Forget a session."""
-        self._path(id).unlink(missing_ok=True)
+        with writing(self._path(id)):
+            self._path(id).unlink(missing_ok=True)
 
     def _path(self, id: str) -> Path:
         return self.folder / f"{id}{_SUFFIX}"
