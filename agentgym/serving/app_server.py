@@ -64,9 +64,7 @@ class AppServer:
             # connections inherit it: asyncio sets it only where a socket names its protocol, and a head and a
             # body that are sent apart would wait 40 ms for each other
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hasattr(
-                socket, "TCP_USER_TIMEOUT"
-            ):  # of answers that their client does not take; Linux has it
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux closes connections whose clients never read
                 milliseconds = max(1, int(patience * 1_000))
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         except OSError as error:

@@ -272,7 +272,7 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
             async with door.turns.turn(websocket):
                 reply = await _replied(door, websocket, client, message["bytes"] if text is None else text)
                 written = _json(reply)
-            if reply is None:
+            if reply is None or websocket.application_state is not WebSocketState.CONNECTED:
                 break
             await websocket.send_text(written)  # the next message is read when its client takes this
     except SessionError as error:
