@@ -43,8 +43,8 @@ class _Door:
     def __init__(self, service: EnvService, guard: HostGuard, token: str | None):
         self.service = service
         self.turns = Turns()
-        self.sockets: dict[WebSocket, float] = {}
-        """With when each sent its last message."""
+        self.sockets = 0
+        """WebSockets that are open."""
         self._guard = guard
         self._token = None if token is None else token.encode()
         self._room: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -79,15 +79,10 @@ class _Door:
             raise SessionError(429, "CAPACITY_REACHED", line)
 
     async def expire(self) -> None:
-        """End idle sessions and WebSockets, for good."""
-        idle = self.service.limits.idle
-        error = SessionError(408, "SESSION_ERROR", f"no message for {idle:g} s: connect again")
+        """End idle sessions, for good."""
         while True:
-            await asyncio.sleep(min(idle / 4, 5.0))
+            await asyncio.sleep(min(self.service.limits.idle / 4, 5.0))
             await self.service.call(self.service.sessions.expire)
-            late = [socket for socket, used in self.sockets.items() if used < time.monotonic() - idle]
-            # errors are of clients that have gone meanwhile
-            await asyncio.gather(*(_part(socket, error) for socket in late), return_exceptions=True)
 
 
 def make_app(service: EnvService, guard: HostGuard, token: str | None = None) -> Application:
@@ -256,39 +251,46 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
     """Carry out the messages of a WebSocket, whose session ends with it."""
     from starlette.websockets import WebSocketState
 
-    if len(door.sockets) >= door.service.limits.sessions:
-        line = f"{len(door.sockets):,} WebSockets are open: close some, or try again later"
+    if door.sockets >= door.service.limits.sessions:
+        line = f"{door.sockets:,} WebSockets are open: close some, or try again later"
         await websocket.send_denial_response(_denied(SessionError(503, "CAPACITY_REACHED", line)))
         return
-    await websocket.accept()
     client, named = Client(attaches=True), websocket.query_params.get("session_id")
-    door.sockets[websocket] = time.monotonic()
+    door.sockets += 1
     try:
+        await websocket.accept()
         if named is not None:
             await door.service.call(door.service.attach, client, named)
-        while (message := await websocket.receive())["type"] != "websocket.disconnect":
-            door.sockets[websocket] = time.monotonic()
-            text = message.get("text")
+        while (message := await _received(websocket, door.service.limits.idle)) is not None:
             async with door.turns.turn(websocket):
-                reply = await _replied(door, websocket, client, message["bytes"] if text is None else text)
+                reply = await _replied(door, websocket, client, message)
                 written = _json(reply)
-            if reply is None or websocket.application_state is not WebSocketState.CONNECTED:
+            if reply is None:
                 break
-            await websocket.send_text(written)  # the next message is read when its client takes this
+            try:
+                await websocket.send_text(written)  # the next message is read when its client takes this
+            except RuntimeError:  # the server has closed it meanwhile, since no pong came
+                return
     except SessionError as error:
         await websocket.send_text(_json(_error(error)))
     finally:
-        del door.sockets[websocket]
+        door.sockets -= 1
         await asyncio.shield(door.service.call(lambda: door.service.leave(client, owned=named is None)))
     if websocket.client_state is WebSocketState.CONNECTED:
         await websocket.close()
 
 
-async def _part(websocket: "WebSocket", error: SessionError) -> None:
-    """Say why a WebSocket is closed, and close it; a client that reads nothing is not waited for."""
-    async with asyncio.timeout(1.0):
-        await websocket.send_text(_json(_error(error)))
-        await websocket.close()
+async def _received(websocket: "WebSocket", idle: float) -> str | bytes | None:
+    """Return the next message, None where the client has gone; SessionError after ``idle`` seconds."""
+    try:
+        async with asyncio.timeout(idle):
+            message = await websocket.receive()
+    except TimeoutError:
+        raise SessionError(408, "SESSION_ERROR", f"no message for {idle:g} s: connect again") from None
+    if message["type"] == "websocket.disconnect":
+        return None
+    text: str | bytes | None = message.get("text")
+    return message["bytes"] if text is None else text
 
 
 async def _replied(
