@@ -185,6 +185,33 @@ def test_a_text_that_no_context_holds_is_refused_before_it_is_tokenised(gateway,
     assert read == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [ASKED] * 10_001},
+        {"messages": [ASKED], "tools": [TOOL] * 10_001},
+        {"messages": [ASKED], "stop": [f"{n}" for n in range(65)]},
+    ],
+)
+def test_long_lists_are_a_line(gateway, engine, body):
+    session = gateway.begin(index=0)
+    status, answer = gateway.ask(f"{session}/v1/chat/completions", body)
+    assert (status, "at most" in answer["error"]["message"]) == (400, True)
+    assert engine.requests == []
+
+
+def test_of_an_action_that_no_game_reads_no_more_is_kept(model, engine, pool, tmp_path):
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=tmp_path) as gateway:
+        session = gateway.begin(index=0)
+        gateway.say(session, "Which way?")
+        row = gateway.post(f"{session}/env/step", action="u" * 1_000_000)
+        assert row["metadata"]["action_is_valid"] is False
+        before = standing(gateway, session)
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.jsonl")) < 50_000
+    with talking(model, engine, env=SOKOBAN, pool=pool, journal=tmp_path) as gateway:
+        assert standing(gateway, session) == before
+
+
 def test_one_that_is_tokenised_does_not_hold_others_up(gateway, monkeypatch):
     encode, begun, answered = ChatTokenizer.encode_rendered, threading.Event(), threading.Event()
     in_time = []

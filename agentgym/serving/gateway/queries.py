@@ -39,6 +39,12 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
 """Values that change nothing, of parameters that would change what is sampled."""
 
 
+MAX_LISTED = 10_000
+"""Messages of a request, and calls of a message."""
+MAX_STOPS = 64
+"""Texts that end an answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelQuery:
     """A request to the model."""
@@ -62,8 +68,8 @@ class ModelQuery:
         check_fields(self)
         if not self.messages or self.messages[-1].role not in ("user", "tool"):
             raise UsageError("the last message is of a user or a tool: the model's own is not continued here")
-        if "" in self.stop:
-            raise UsageError("a text that ends an answer is not empty")
+        if "" in self.stop or len(self.stop) > MAX_STOPS:
+            raise UsageError(f"at most {MAX_STOPS} texts end an answer, and none is empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,8 @@ def given(body: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
 def list_in(table: Mapping[str, Any], name: str) -> list[Any]:
     """Return a list of an object, empty where it is missing or null; UsageError for anything else."""
     value = table.get(name)
-    if not isinstance(value, list | None):
-        raise UsageError(f"{name} is a list, not {value!r:.60}")
+    if not isinstance(value, list | None) or len(value or ()) > MAX_LISTED:
+        raise UsageError(f"{name} is a list of at most {MAX_LISTED:,}, not {value!r:.60}")
     return value or []
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from agentgym.core.options import PositiveFloat, PositiveInt, check_fields, check_seed
+from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.errors import UsageError
 from agentgym.rollout.datapool import COUNTED, check_names
 from agentgym.serving.env.service import Client
@@ -159,7 +160,7 @@ def env_row(row: Mapping[str, Any], action: str = "", seconds: float = 0.0) -> E
         admissible_actions=tuple(info["admissible_actions"]),
         turn=info["turn"],
         progress=float(info["progress"]),
-        action=action,
+        action=action[: MAX_ACTION_LENGTH + 1],  # a longer one is not read either, and plays the same
         reward=row["reward"] or 0.0,
         valid=info["action_is_valid"],
         terminated=row["terminated"],
