@@ -1,5 +1,6 @@
 """The gateway under clients that send what nothing behind it takes: every request is a line, or is served."""
 
+import asyncio
 import errno
 import json
 import os
@@ -276,3 +277,42 @@ def test_what_cannot_be_written_has_not_happened_and_what_is_acknowledged_is_wri
     with talking(model, engine, env=SOKOBAN, journal=tmp_path, env_options={"max_steps": 4}) as gateway:
         assert (standing(gateway, session), gateway.get(session)) == before
         assert gateway.post(f"{session}/env/step", action="up")["truncated"]
+
+
+def test_a_session_that_is_deleted_during_a_step_stays_deleted(model, engine, tmp_path):
+    with talking(model, engine, env=SOKOBAN, journal=tmp_path) as gateway, ThreadPoolExecutor(1) as thread:
+        service, stepped, deleted = gateway.gateway.env, threading.Event(), threading.Event()
+        call = service.call
+
+        async def slow(function, *arguments):
+            answer = await call(function, *arguments)
+            if "step" in arguments:
+                stepped.set()
+                await asyncio.to_thread(deleted.wait, 60)
+            return answer
+
+        session = gateway.begin(index=0)
+        service.call = slow
+        step = thread.submit(gateway.ask, f"{session}/env/step", {"action": "up"})
+        assert stepped.wait(60)
+        assert gateway.ask(session, method="DELETE")[0] == 200
+        deleted.set()
+        assert step.result(60)[0] == 409
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_takes_nothing_before_it_is_written(gateway, pool, monkeypatch):
+    checks, written = threading.Event(), threading.Event()
+
+    def check(**values):
+        checks.set()
+        assert written.wait(60)
+
+    monkeypatch.setattr(pool, "check", check)
+    with ThreadPoolExecutor(1) as thread:
+        begun = thread.submit(gateway.begin, session_id="mine", index=0)
+        assert checks.wait(60)
+        for path, body in (("env/step", {"action": "up"}), ("v1/chat/completions", {"messages": [ASKED]})):
+            assert gateway.ask(f"/sessions/mine/{path}", body)[0] == 409
+        written.set()
+        gateway.say(begun.result(60), "Which way?")

@@ -202,6 +202,8 @@ class EnvSessions:
         snapshot, before = self.envs.snapshot(session.slot), replace(session)
 
         def undo() -> None:
+            if self._sessions.get(id) is not session:
+                return  # it has ended, and another one may have its slot
             self.envs.restore(session.slot, snapshot)
             for name in ("turn", "terminated", "truncated", "state_hash"):
                 setattr(session, name, getattr(before, name))

@@ -104,12 +104,13 @@ class Gateway:
         if id in self.sessions or id in self._journal:
             raise _conflict(f"session {id} is there already: choose another session_id")
         self._check_room()
-        session = GatewaySession(self._record(asked, id), self._clock())
+        session = GatewaySession(self._record(asked, id), self._clock(), closing=True)
         self.sessions[id] = session
         try:
             row = await self._begin(session)
             await self._check_group(session)
             self._write(session, session.spec)
+            session.closing = False
         except BaseException:
             self._drop(session)
             raise
@@ -145,15 +146,9 @@ class Gateway:
         members = [each for each in self.sessions.values() if each.spec.group == spec.group]
         begun = [each for each in members if each.completed is None and (each.rows or self.env is None)]
         if any((each.spec.group_size, start_of(each)) != (spec.group_size, start) for each in begun):
-            line = f"group {spec.group} has open sessions of another task or group_size: name another group"
-            raise UsageError(line)
-        values: dict[str, Any] = {
-            "group": spec.group,
-            "size": spec.group_size,
-            "rollout": spec.rollout,
-            **start,
-        }
-        await self._in_thread("store", partial(self._pool.check, **values))
+            raise UsageError(f"group {spec.group} is of another task or group_size: name another group")
+        named: dict[str, Any] = {"group": spec.group, "size": spec.group_size, "rollout": spec.rollout}
+        await self._in_thread("store", partial(self._pool.check, **named, **start))
 
     async def _in_thread(self, name: str, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads[name], function, *arguments)
@@ -252,7 +247,7 @@ class Gateway:
 
     def _check_open(self, session: GatewaySession) -> None:
         if session.closing or session.spec.session_id not in self.sessions:
-            raise _conflict(f"session {session.spec.session_id} is complete: begin another")
+            raise _conflict(f"session {session.spec.session_id} is not open: begin another")
 
     # ---- model calls -----------------------------------------------------------------------
 
@@ -364,6 +359,7 @@ class Gateway:
             undo = await self.env.call(self.env.sessions.undo_of, str(session.env.session))
             began = time.perf_counter()
             row = await self._ask(session, kind, data)
+            self._check_open(session)
             move = env_row(row, data["action"], time.perf_counter() - began)
             try:
                 self._write(session, move)
@@ -428,13 +424,10 @@ class Gateway:
         labels = tuple(dict.fromkeys((*spec.labels, *outcome.labels)))
         stored = None
         if self._pool is not None:
-            values: dict[str, Any] = {
-                "group": spec.group,
-                "size": spec.group_size,
-                "labels": labels,
-                "trainable": trainable,
-            }
-            stored = await self._in_thread("store", partial(self._pool.add, **values), episode)
+            add = partial(
+                self._pool.add, group=spec.group, size=spec.group_size, labels=labels, trainable=trainable
+            )
+            stored = await self._in_thread("store", add, episode)
         answer: dict[str, Any] = {
             "session_id": spec.session_id, "episode": stored, "group": spec.group, "rollout": spec.rollout,
             "task_id": episode.task_id, "calls": len(calls), "reward": episode.episode_return,

@@ -138,6 +138,7 @@ class GatewaySession:
     full: bool = False
     """Whether the last request did not fit the model's context."""
     closing: bool = False
+    """Whether it takes no more, or nothing yet."""
     completed: Mapping[str, Any] | None = None
     """What was answered when it was completed."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -42,7 +42,7 @@ class PromptWriter:
     def least_tokens(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> int:
         """Return a number of tokens that messages and tools have at least, without looking at their texts."""
         calls = [call for each in messages for call in each.tool_calls]
-        texts = [*(each.text for each in messages), *(call.arguments for call in calls)]
+        texts = [*(each.text for each in messages), *(call.name + call.arguments for call in calls)]
         return sum(map(len, [dumps(tools, ensure_ascii=False), *texts])) // self._longest
 
     def opening(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
