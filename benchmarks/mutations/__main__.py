@@ -97,6 +97,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--count", type=int, default=500, help="mutants at most")
     parser.add_argument("--minutes", type=float, default=240.0, help="none begins after them")
+    parser.add_argument("--part", action="append", default=[], help="only of paths that begin so; repeat")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--again", action="store_true", help="run survivors whose code is there again")
     parser.add_argument("--repeat", action="store_true", help="run the report's whose code is there again")
@@ -109,7 +110,8 @@ def main() -> None:
     files = sorted(path for part in settings["run"] for path in (ROOT / part).rglob("*.py"))
     every = [each for path in files for each in mutants(str(path.relative_to(ROOT)), path.read_bytes())]
     every.sort(key=lambda each: hashlib.sha256(f"{options.seed} {each.key}".encode()).digest())
-    chosen, found, note = every[: options.count], {}, ""
+    named = [each for each in every if not options.part or each.path.startswith(tuple(options.part))]
+    chosen, found, note = named[: options.count], {}, ""
     if options.again or options.go_on or options.repeat:  # by their keys, since lines have moved
         report = json.loads(FOUND.read_text())
         last, note = report["mutants"], report.get("note", "")
