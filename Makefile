@@ -260,7 +260,7 @@ runs: $(VENV)/.installed-train ## play the suites of the committed boards again 
 	@for suite in $(COMMITTED); do \
 		$(VENV)/bin/agentgym leaderboard pack benchmarks/results/$$suite/* --out benchmarks/runs || exit; done
 	@$(VENV)/bin/agentgym leaderboard pack runs/demo/results/demo/* --out benchmarks/runs
-	@# a row that plays some columns only is verified with its model at hand, which no checkout has
+	@# a row that plays some columns only has no rank
 	@$(VENV)/bin/agentgym leaderboard pack $$(ls -d runs/smollm2/results/smollm2/* | grep -v smollm2-choice) --out benchmarks/runs
 
 check-recipes: $(VENV)/.installed-dev ## compare every recipe with what the papers print, line by line, and list the departures
