@@ -18,6 +18,9 @@ BACKLOG = 2_048
 GRACE = 5
 """Seconds that requests under way have after Ctrl-C."""
 
+READ_SIZE = 16 << 10
+"""Bytes that are read of a connection before others have their turn: they may be hundreds of messages."""
+
 PATIENCE = 90.0
 """Seconds in which a connection has to begin a request, its first or its next, or to take of an answer."""
 
@@ -117,6 +120,8 @@ def _patient_protocol(patience: float) -> type[Any]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            if hasattr(transport, "max_size"):  # of asyncio's own loop
+                transport.max_size = READ_SIZE
             self._await_request()
 
         def on_response_complete(self) -> None:

@@ -10,8 +10,10 @@ from http.client import HTTPConnection
 from itertools import repeat
 
 import pytest
+from uvicorn.protocols.websockets.auto import AutoWebSocketsProtocol
 from websockets.sync.client import connect
 
+from agentgym.serving.app_server import READ_SIZE
 from agentgym.serving.turns import Turns
 from tests.serving.playing import WAIT, serving
 
@@ -89,6 +91,21 @@ def test_a_client_that_sends_without_end_does_not_hold_others_up(monkeypatch):
     assert kinds.index("reset") < 100
 
 
+def test_of_a_connection_no_more_is_read_at_once_than_is_played_soon(monkeypatch):
+    received, sizes = AutoWebSocketsProtocol.data_received, []
+
+    def measured(protocol, data):
+        sizes.append(len(data))
+        received(protocol, data)
+
+    monkeypatch.setattr(AutoWebSocketsProtocol, "data_received", measured)
+    with serving(sessions=2, rate=1_000_000) as server, connect(server.socket, max_queue=None) as client:
+        client.socket.sendall(framed({"type": "state"}) * 4_000)
+        for _ in range(4_000):
+            assert json.loads(client.recv(WAIT))["type"] == "state"
+    assert max(sizes) <= READ_SIZE
+
+
 UPGRADE = (
     b"GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -102,6 +119,7 @@ def test_a_client_that_never_reads_is_let_go():
         host, _, port = server.address.partition(":")
         with socket.create_connection((host, int(port)), timeout=WAIT) as client:
             client.sendall(UPGRADE)
+            assert b" 101 " in client.recv(4_096)
             with pytest.raises(ConnectionError):  # by the server; a TimeoutError would be this socket's own
                 deque(map(client.sendall, repeat(frames)), maxlen=0)
         with connect(server.socket) as one, connect(server.socket) as two:  # there is room again
