@@ -69,7 +69,7 @@ class ModelQuery:
         if not self.messages or self.messages[-1].role not in ("user", "tool"):
             raise UsageError("the last message is of a user or a tool: the model's own is not continued here")
         if "" in self.stop or len(self.stop) > MAX_STOPS:
-            raise UsageError(f"at most {MAX_STOPS} texts end an answer, and none is empty")
+            raise UsageError(f"a text that ends an answer is not empty, and there are at most {MAX_STOPS}")
 
 
 @dataclass(frozen=True, slots=True)
