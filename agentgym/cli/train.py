@@ -338,6 +338,8 @@ def _refuse(flags: dict[str, Any], reason: str) -> None:
 
 
 def _report(outcome: RunResult) -> None:
+    from agentgym.training.models.adapter import FOLDER
+
     console = open_console()
     model = None if outcome.checkpoint is None else outcome.checkpoint / "model"
     collapse = outcome.trend.collapse
@@ -354,5 +356,8 @@ def _report(outcome: RunResult) -> None:
     }
     console.print(said[outcome.end], markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
+    if model is not None and (model / FOLDER).is_dir():
+        line = f"the adapter is added to it in float32; for bfloat16 load the base with {model / FOLDER}"
+        console.print(line, markup=False, soft_wrap=True)
     if outcome.best_checkpoint is not None:
         console.print(f"best model: {outcome.best_checkpoint / 'model'}", markup=False, soft_wrap=True)

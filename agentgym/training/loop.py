@@ -267,7 +267,7 @@ class Trainer:
                     self.save()
                 break
             spending.add(metrics)
-            self.trend.add(metrics.iteration, metrics.success)
+            self.trend.follow(metrics)
             better = self._is_best(metrics)
             if totals.idle >= config.patience:
                 end = "solved" if metrics.success == 1.0 else "no signal"

@@ -32,6 +32,7 @@ from agentgym.training.evaluate import Evaluation, SplitEvaluation
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.lora import adapter_of
 from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.mixed_environment import short_name
 from agentgym.training.models.models import LanguageModel, copied
@@ -344,9 +345,9 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     else:
         model = language_model.model
         sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
-        if overlaps or sharded or learner.lora_rank is not None:
+        if overlaps or sharded:
             dtype = getattr(torch, learner.dtype)
-            model = copied(model, dtype, language_model.weights, str(ranks.device))
+            model = copied(model, dtype, language_model.weights, str(ranks.device), adapter_of(learner))
         engine = HfEngine(model)
     if overlaps or rollout.asynchronous:
         engine.start(updates_in_flight=rollout.updates_in_flight, own_stream=rollout.cuda_stream)
@@ -378,21 +379,28 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
         context_length=config.prompting.context_length,
         sleep_level=sleeps,
         seeds=rollout.vllm_seeds,
+        adapter=adapter_of(config.learner),
         options=own | dict(rollout.vllm_options),
     )
 
 
 def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> ServerEngine:
     """Look at the servers; every rank asks them all."""
-    rollout = config.rollout
+    rollout, adapter = config.rollout, adapter_of(config.learner)
     files = rollout.weight_transfer == "files"
+    if adapter is not None and (rollout.updates_in_flight or not files):
+        raise UsageError(
+            "an adapter goes to servers by a folder, between responses: set weight_transfer=files and "
+            "leave out rollout.updates_in_flight"
+        )
     return ServerEngine(
         rollout.servers,
         language_model.model,
         dtype=getattr(torch, config.learner.dtype),
         context_length=config.prompting.context_length,
         seeds=rollout.vllm_seeds,
-        sender=FileSender(rollout.weights_folder) if files or not ranks.is_first else NcclSender(),
+        adapter=adapter,
+        sender=FileSender(rollout.weights_folder, adapter) if files or not ranks.is_first else NcclSender(),
         first=ranks.is_first,
         agree=lambda line: ranks.gather([line])[0],
     )

@@ -5,15 +5,19 @@ of prefixes that outlives a change of the weights, an end of sequence that stops
 to, and global generators that it seeds and draws from.
 """
 
+import json
 import random
 import sys
 from copy import copy
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import nn
+from torch.func import functional_call
 from torch.nn.functional import linear
 from transformers import AutoModelForCausalLM
 
@@ -42,6 +46,13 @@ class SamplingParams:
 
 def tokens_prompt(*, prompt_token_ids):
     return {"prompt_token_ids": prompt_token_ids}
+
+
+@dataclass(frozen=True)
+class LoRARequest:
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,7 @@ class Model(nn.Module):
             assert name != "lm_head.weight", "a tied head is not in checkpoints"
             own[name].data.copy_(tensor)
 
-    def logits(self, ids):
+    def forward(self, ids):
         return linear(self.model(torch.tensor([ids])).last_hidden_state[0, -1], self.lm_head.packed)
 
 
@@ -145,6 +156,8 @@ class LLM:
         self.running = {}
         self.clock = 0
         self.phases = []
+        self.lora, self.adapted = None, {}
+        """Number of the newest adapter, and weights that it is added to."""
         self.finish_reason = None
         """What every response ends for, if set."""
         self.forgets = True
@@ -188,7 +201,7 @@ class LLM:
         self.transfer.finish_weight_update()
 
     def reset_prefix_cache(self):
-        assert self.phases[-1] == "finish"
+        assert self.phases[-1] == "finish" or self.lora
         assert not self.running
         self.phases.append("reset")
         self.cache.clear()
@@ -200,13 +213,30 @@ class LLM:
     def llm_engine(self):
         return self
 
-    def add_request(self, request_id, prompt, parameters):
+    def add_lora(self, request):
+        """Read an adapter, which requests that name it are drawn with; the base stays as it is."""
+        assert self.options["enable_lora"]
+        settings = json.loads((Path(request.lora_path) / "adapter_config.json").read_text())
+        assert settings["r"] <= self.options["max_lora_rank"]
+        tensors = load_file(Path(request.lora_path) / "adapter_model.safetensors")
+        scale, own = settings["lora_alpha"] / settings["r"], dict(self.model.named_parameters())
+        parts = {name.removeprefix("base_model.model.").rpartition(".lora_")[0] for name in tensors}
+        self.lora = request.lora_int_id
+        self.adapted = {
+            f"{part}.weight": own[f"{part}.weight"].detach()
+            + scale
+            * torch.matmul(*(tensors[f"base_model.model.{part}.lora_{k}.weight"].float() for k in "BA"))
+            for part in parts
+        }
+
+    def add_request(self, request_id, prompt, parameters, lora_request=None):
         assert isinstance(request_id, str)
         assert not self.waking
         assert request_id not in self.running
         asked = (tuple(prompt["prompt_token_ids"]), parameters)
         self.asked.append(asked)
         self.prompts.append(prompt)
+        assert (None if lora_request is None else lora_request.lora_int_id) == self.lora
         self.running[request_id] = [self.clock, asked, None]
 
     def step(self):
@@ -271,7 +301,7 @@ class LLM:
         key = tuple(ids)
         if not cached or key not in self.cache:
             with torch.no_grad():
-                self.cache[key] = self.model.logits(list(ids))
+                self.cache[key] = functional_call(self.model, self.adapted, (list(ids),))
         return self.cache[key]
 
 
@@ -296,6 +326,8 @@ def install(monkeypatch):
             "RequestOutputKind": SimpleNamespace(FINAL_ONLY="final only", DELTA="delta")
         },
         "vllm.config": {"WeightTransferConfig": WeightTransferConfig},
+        "vllm.lora": {},
+        "vllm.lora.request": {"LoRARequest": LoRARequest},
         "vllm.distributed": {},
         "vllm.distributed.weight_transfer": {},
         "vllm.distributed.weight_transfer.base": {

@@ -5,6 +5,7 @@ it keeps requests while it is paused, reads them anew under new weights, says of
 it, and calls those it was started with "default".
 """
 
+import copy
 import json
 import os
 import subprocess
@@ -25,6 +26,7 @@ from agentgym.training.engines.choices import ActionTrie
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.engines.vllm_server import ServerLostError, VllmServer
+from agentgym.training.learner.lora import merged_weights
 from agentgym.training.models.models import load_model
 from tests.waiting import wait_until
 
@@ -76,6 +78,8 @@ class StubServer(ThreadingHTTPServer):
         self.missing = {}
         """Status by path."""
         self.takes_weights = True
+        self.base, self.adapters = copy.deepcopy(self.model), []
+        """Weights from the start, and what draws in their place."""
         self.asked = []
         """Paths and bodies."""
         super().__init__(("127.0.0.1", port), Handler)
@@ -97,6 +101,7 @@ class StubServer(ThreadingHTTPServer):
 
     def generate(self, body):
         ids, chosen = body["token_ids"], body["sampling_params"]
+        assert [body[name] for name in ("model",) if name in body] == self.adapters
         assert (chosen["detokenize"], chosen["logprobs"]) == (False, 0)
         size = self.model.config.vocab_size
         if max(ids) >= size:
@@ -154,6 +159,23 @@ class StubServer(ThreadingHTTPServer):
         self.labels.append("default")
         return {"results": [None]}
 
+    def load_adapter(self, body):
+        """Draw with an adapter beside the weights, and say so in words, as vLLM does."""
+        assert self.engine.paused
+        assert body["lora_name"] not in self.adapters
+        assert not body.get("load_inplace")  # which vLLM would do at every step
+        adapted = copy.deepcopy(self.base)
+        adapted.load_adapter(body["lora_path"])
+        if self.takes_weights:
+            self.engine.sync(merged_weights(adapted), len(self.labels))
+        self.labels.append("default")
+        self.adapters.append(body["lora_name"])
+        return "Success: LoRA adapter added successfully."
+
+    def unload_adapter(self, body):
+        self.adapters.remove(body["lora_name"])
+        return "Success: LoRA adapter removed successfully."
+
     def update_version(self, body):
         if self.engine.version != len(self.labels) - 1:
             self.engine._version = len(self.labels) - 1
@@ -171,6 +193,8 @@ class StubServer(ThreadingHTTPServer):
             "/get_world_size": lambda body: {"world_size": 2},
             "/inference/v1/generate": self.generate,
             "/collective_rpc": self.reload,
+            "/v1/load_lora_adapter": self.load_adapter,
+            "/v1/unload_lora_adapter": self.unload_adapter,
             "/update_weight_version": self.update_version,
             "/pause": lambda body: self.engine.pause(),
             "/resume": lambda body: self.engine.resume(),
@@ -207,7 +231,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         except Exception as error:  # noqa: BLE001 (as vLLM answers whatever went wrong)
             status, answer = 500, {"error": {"message": f"{type(error).__name__}: {error}"}}
-        text = b"" if answer is None else json.dumps(answer).encode()
+        text = (answer if isinstance(answer, str) else "" if answer is None else json.dumps(answer)).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()

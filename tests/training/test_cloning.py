@@ -23,7 +23,7 @@ from agentgym.training.cloning.supervised import CloningConfig, Fit, open_learne
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError
-from agentgym.training.learner.lora import has_adapter
+from agentgym.training.models.adapter import has_adapter
 from agentgym.training.models.models import load_model, open_directory, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.open import open_model

@@ -8,8 +8,9 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.lora import add_adapter, has_adapter, without_adapter
-from agentgym.training.models.models import load_model
+from agentgym.training.learner.lora import without_adapter
+from agentgym.training.models.adapter import FOLDER, Adapter, has_adapter
+from agentgym.training.models.models import copied, load_model
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 
@@ -40,7 +41,7 @@ def test_only_the_adapter_is_trained(model, language_model):
 
 
 def test_an_adapter_has_its_rank_and_its_scale(model):
-    add_adapter(model, rank=3, alpha=6.0, targets=["q_proj"])
+    Adapter(3, 6.0, ("q_proj",)).add_to(model)
     layers = [module for module in model.modules() if hasattr(module, "lora_A")]
     assert len(layers) == model.config.num_hidden_layers
     for layer in layers:
@@ -60,26 +61,67 @@ def test_without_its_adapter_a_policy_is_its_own_reference(model):
     assert again.ref_kl > 1e-4
 
 
-def test_engines_and_directories_get_weights_with_the_adapter_added(model, language_model, tmp_path):
+def test_engines_get_the_adapter_beside_its_base_and_directories_the_sum(model, language_model, tmp_path):
     rows = some_rows()
-    engine = HfEngine(copy.deepcopy(language_model.model))
+    engine = HfEngine(copied(model, torch.float32, adapter=Adapter(4, 8.0)))
     learner = learner_of(model)
     for seed in range(3):
         learner.update(rows, some_batch(model, rows), seed=seed)
     engine.sync(learner.weights(), 1)
     adapted = learner.log_probs(rows)
-    assert np.abs(all_log_probs(engine.model, rows, token_budget=30) - adapted).max() < 1e-5
+    assert np.array_equal(all_log_probs(engine.model, rows, token_budget=30), adapted)
     learner.save_model(tmp_path, language_model.tokenizer)
     saved = load_model(tmp_path)
     assert not has_adapter(saved.model)
     language_model.model.save_pretrained(tmp_path / "plain")
     configs = [(folder / "config.json").read_text() for folder in (tmp_path, tmp_path / "plain")]
     assert configs[0] == configs[1]
-    assert np.array_equal(
-        all_log_probs(saved.model, rows, token_budget=30),
-        all_log_probs(engine.model, rows, token_budget=30),
-    )
+    assert np.abs(all_log_probs(saved.model, rows, token_budget=30) - adapted).max() < 1e-5
+    beside = copied(language_model.model, torch.float32)
+    beside.load_adapter(tmp_path / FOLDER)  # as `transformers` loads it
+    assert np.array_equal(all_log_probs(beside, rows, token_budget=30), adapted)
     assert np.abs(adapted - all_log_probs(language_model.model, rows, token_budget=30)).max() > 1e-2
+
+
+@pytest.fixture
+def on_grid(model):
+    """A model with weights of bfloat16, as published ones have."""
+    for weight in model.parameters():
+        weight.data = weight.data.bfloat16().float()
+    return model
+
+
+def after_a_small_step(model):
+    """Return a learner in bfloat16 after a step of which weights of bfloat16 keep next to nothing."""
+    settings = {"dtype": "bfloat16", "learning_rate": 1e-5, "old_log_probs": "recompute"}
+    learner = learner_of(copy.deepcopy(model), **settings)
+    learner.update(some_rows(), some_batch(model, some_rows()), seed=0)
+    return learner
+
+
+def test_an_engine_in_bfloat16_moves_as_the_learner_does(on_grid):
+    engine = HfEngine(copied(on_grid, torch.bfloat16, adapter=Adapter(4, 8.0)))
+    assert {weight.dtype for weight in engine.model.parameters()} == {torch.bfloat16}
+    before = all_log_probs(engine.model, some_rows(), token_budget=30)
+    learner = after_a_small_step(on_grid)
+    engine.sync(learner.weights(), 1)
+    after = all_log_probs(engine.model, some_rows(), token_budget=30)
+    assert np.array_equal(after, learner.log_probs(some_rows()))
+    assert np.abs(after - before).mean() > 1e-5
+
+
+def test_a_saved_model_has_the_whole_of_a_small_step(on_grid, language_model, tmp_path):
+    learner, before = after_a_small_step(on_grid), on_grid.state_dict()
+    learner.save_model(tmp_path, language_model.tokenizer)
+    saved = load_model(tmp_path).model.state_dict()
+    layers = {name: part for name, part in learner.model.named_modules() if hasattr(part, "lora_A")}
+    assert layers
+    for name, layer in layers.items():
+        a, b = (each["default"].weight.full_tensor() for each in (layer.lora_A, layer.lora_B))
+        step, change = 2.0 * b @ a, saved[f"{name}.weight"] - before[f"{name}.weight"]
+        assert ((change * step).sum() / step.square().sum()).item() == pytest.approx(1.0, abs=0.02)
+    with pytest.raises(UsageError, match=r"a base and an adapter, which .*bfloat16 would round away"):
+        load_model(tmp_path, dtype=torch.bfloat16)
 
 
 def test_gradient_checkpointing_changes_nothing(model):
@@ -107,15 +149,15 @@ def test_a_run_with_an_adapter_continues_to_the_bit(model):
 def test_adapters_are_the_same_draws_and_leave_torchs_generator_alone(model):
     before = torch.get_rng_state()
     ours, theirs = copy.deepcopy(model), copy.deepcopy(model)
-    add_adapter(ours, rank=2, alpha=1.0)
+    Adapter(2, 1.0).add_to(ours)
     torch.randn(3, generator=torch.Generator())
-    add_adapter(theirs, rank=2, alpha=1.0)
+    Adapter(2, 1.0).add_to(theirs)
     assert torch.equal(weights_of(ours), weights_of(theirs))
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_only_the_layers_named_are_adapted(model):
-    add_adapter(model, rank=2, alpha=1.0, targets=("q_proj", "v_proj"))
+    Adapter(2, 1.0, ("q_proj", "v_proj")).add_to(model)
     adapted = {name.split(".")[-4] for name, _ in model.named_parameters() if ".lora_" in name}
     assert adapted == {"q_proj", "v_proj"}
     assert all(".lora_" in name for name, weight in model.named_parameters() if weight.requires_grad)
@@ -123,8 +165,8 @@ def test_only_the_layers_named_are_adapted(model):
 
 def test_layers_that_do_not_exist_and_second_adapters_are_refused(model):
     with pytest.raises(UsageError, match=r"no linear layers query; choose lora_targets from .*q_proj"):
-        add_adapter(model, rank=2, alpha=1.0, targets=("q_proj", "query"))
+        Adapter(2, 1.0, ("q_proj", "query")).add_to(model)
     assert not has_adapter(model)
-    add_adapter(model, rank=2, alpha=1.0)
+    Adapter(2, 1.0).add_to(model)
     with pytest.raises(UsageError, match="has an adapter already"):
-        add_adapter(model, rank=2, alpha=1.0)
+        Adapter(2, 1.0).add_to(model)

@@ -1,5 +1,6 @@
 """The engine over `vllm serve` processes, on stubs that draw real tokens: where requests go, what is lost."""
 
+import copy
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -18,11 +19,15 @@ from agentgym.training.engines.server import ServerEngine
 from agentgym.training.engines.server_weights import FileSender, NcclSender
 from agentgym.training.engines.sync_check import CanaryError
 from agentgym.training.engines.vllm_server import VllmServer
+from agentgym.training.learner.config import LearnerConfig
+from agentgym.training.learner.learner import Learner
 from agentgym.training.machine.resources import resolve
+from agentgym.training.models.adapter import Adapter
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.open import open_model
 from agentgym.training.run import start
+from tests.training.batches import OBJECTIVES, some_batch, some_rows
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, prompt
 from tests.training.stub_vllm_server import StubServer, serving, serving_vllm, with_own_head
@@ -123,6 +128,35 @@ def test_weights_come_by_files_which_do_not_stay(servers, learner, tmp_path):
             "/inference/v1/generate",
         ]  # fmt: skip
     assert list((tmp_path / "shared").iterdir()) == []
+
+
+def test_an_adapter_comes_by_a_folder_beside_weights_that_stay(servers, learner, tmp_path):
+    adapter, model, rows = Adapter(4, 8.0), copy.deepcopy(learner), some_rows()
+    batch = some_batch(model, rows)
+    sender = FileSender(str(tmp_path / "shared"), adapter)
+    urls = [server.url for server in servers]
+    engine = ServerEngine(urls, learner, dtype=torch.float32, adapter=adapter, sender=sender)
+    config = LearnerConfig(lora_rank=4, lora_alpha=8.0, learning_rate=1e-2)
+    trained = Learner(model, OBJECTIVES["token"], config)
+    for version in (4, 5):
+        engine.sync(trained.weights(), version)
+        request = asked(learner, tokens=5)
+        found = engine.generate([request])[0]
+        assert (found.version, close(found.logprobs, forward_logprobs(model, request, found.ids))) == (
+            version,
+            True,
+        )
+        trained.update(rows, batch, seed=version)
+    assert list((tmp_path / "shared").iterdir()) == []
+    for server in servers:
+        paths = [path for path, _ in server.asked]
+        assert (paths.count("/v1/load_lora_adapter"), paths.count("/collective_rpc")) == (2, 0)
+        assert len(server.adapters) == 1
+    servers[0].missing["/v1/load_lora_adapter"] = 404
+    with pytest.raises(
+        UsageError, match=r"does not offer /v1/load_lora_adapter: .* with VLLM_ALLOW_RUNTIME_LORA"
+    ):
+        engine.sync(trained.weights(), 6)
 
 
 def test_weights_that_do_not_arrive_are_noticed(servers, learner):

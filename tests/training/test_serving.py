@@ -161,6 +161,9 @@ def test_tensor_parallel_groups_share_the_devices(tmp_path):
     assert "--tensor-parallel-size 2" in said
     with pytest.raises(UsageError, match="3 devices cannot be cut into tensor-parallel groups of 2"):
         serve_command(served, 3, 8000)
+    assert "lora" not in said
+    adapted = replace(served, learner=replace(served.learner, lora_rank=4))
+    assert "--enable-lora --max-lora-rank 8 --api-server-count 1" in " ".join(serve_command(adapted, 4, 8000))
     eager = replace(served, rollout=replace(served.rollout, vllm_options={"enforce_eager": True}))
     assert serve_command(eager, 1, 1)[-1] == "--enforce-eager"
     tables = {"weight_transfer": "nccl", "vllm_options": {"compilation_config": {"mode": 0}}}

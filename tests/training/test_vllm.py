@@ -20,11 +20,14 @@ from agentgym.training.engines.sync_check import CanaryError, SyncCheck
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.learner import Learner
 from agentgym.training.machine.resources import Machine, described, resolve
-from agentgym.training.models.models import load_model, save_model
+from agentgym.training.models.adapter import Adapter
+from agentgym.training.models.models import copied, load_model, save_model
 from agentgym.training.models.pictures import Picture, PicturePrompt
 from agentgym.training.run import start
 from tests.training import stand_in_vllm
+from tests.training.batches import OBJECTIVES, some_batch, some_rows
 
 
 @pytest.fixture(scope="module")
@@ -316,6 +319,44 @@ def test_an_engine_that_plays_during_updates_does_not_rest(language_model, stale
     )
     engine = setup._vllm(resolve(config), language_model, Ranks())
     assert bool(engine._llm.options.get("enable_sleep_mode")) is rests
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_adapter_comes_as_a_request_beside_weights_that_stay(language_model, tmp_path, dtype):
+    rounded = copied(copied(language_model.model, torch.bfloat16), torch.float32)
+    save_model(tmp_path, replace(language_model, model=rounded))
+    model, rows = load_model(tmp_path).model, some_rows()
+    batch = some_batch(model, rows)
+    engine = VllmEngine(tmp_path, dtype=dtype, adapter=Adapter(5, 8.0))
+    assert (engine._llm.options["enable_lora"], engine._llm.options["max_lora_rank"]) == (True, 8)
+    name = str(dtype).removeprefix("torch.")
+    config = LearnerConfig(
+        dtype=name, lora_rank=5, lora_alpha=8.0, old_log_probs="recompute", learning_rate=1e-5
+    )
+    learner, ids = Learner(model, OBJECTIVES["token"], config), engine._sync_check.ids
+
+    def exact():
+        return engine._sync_check.log_probs({name: weight.float() for name, weight in learner.weights()})
+
+    own, drawn = [exact()], [torch.tensor(engine.log_probs(ids))]
+    for version in (1, 2):
+        learner.update(rows, batch, seed=version)
+        engine.sync(learner.weights(), version)
+        own.append(exact())
+        drawn.append(torch.tensor(engine.log_probs(ids)))
+        ours, theirs = own[-1] - own[0], drawn[-1] - drawn[0]
+        assert (theirs * ours).sum() / ours.square().sum() == pytest.approx(1.0, abs=0.05)
+    assert engine._llm.phases == ["init", "reset", "reset"]  # no weights came
+    assert engine.generate([request(max_tokens=3)])[0].version == 2
+
+
+def test_an_adapter_that_vllm_cannot_have_is_refused(directory):
+    with pytest.raises(UsageError, match=r"rank 512 at most: lower learner\.lora_rank"):
+        VllmEngine(directory, adapter=Adapter(600, 8.0))
+    with pytest.raises(UsageError, match=r"base stays in vLLM: set rollout\.vllm_sleep to 1 or 0"):
+        VllmEngine(directory, adapter=Adapter(8, 8.0), sleep_level=2)
+    with pytest.raises(UsageError, match="the engine sets max_lora_rank itself"):
+        VllmEngine(directory, adapter=Adapter(8, 8.0), options={"max_lora_rank": 64})
 
 
 @pytest.mark.parametrize("level", [1, 2])

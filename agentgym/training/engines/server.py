@@ -34,6 +34,7 @@ from agentgym.training.engines.vllm_server import (
     read_sample,
 )
 from agentgym.training.engines.weights import matched
+from agentgym.training.models.adapter import Adapter
 
 HOMES = 16_384
 """Episodes whose server is remembered."""
@@ -63,6 +64,7 @@ class ServerEngine(SteppingEngine):
         tolerance: float | None = None,
         context_length: int | None = None,
         seeds: bool = True,
+        adapter: Adapter | None = None,
         sender: WeightSender | None = None,
         first: bool = True,
         agree: Callable[[str], str] = str,
@@ -78,6 +80,7 @@ class ServerEngine(SteppingEngine):
             context_length: most tokens of a prompt and its response that will be asked for; None for what all
                 servers have.
             seeds: whether each request draws by its own.
+            adapter: what is trained instead of the weights, which servers then have from the start.
             sender: of weights (default: by files on this machine).
             first: whether this rank is the one that sends.
             agree: waits for all ranks; returns what the first one gives it.
@@ -88,7 +91,10 @@ class ServerEngine(SteppingEngine):
         super().__init__(version)
         if not servers:
             raise UsageError("the engine 'server' needs servers: set rollout.servers to their addresses")
-        self._sync_check = SyncCheck(copy.deepcopy(model), tolerance=tolerance, dtype=dtype)
+        form = copy.deepcopy(model)
+        if adapter is not None:
+            adapter.add_to(form)
+        self._sync_check = SyncCheck(form, tolerance=tolerance, dtype=dtype)
         vocabulary = int(model.config.get_text_config().vocab_size)
         self._servers = [VllmServer(url) for url in servers]
         contexts = {server.url: server.check(vocabulary) for server in self._servers}

@@ -9,6 +9,7 @@ from pathlib import Path
 from socket import create_server, gethostname
 from tempfile import mkdtemp
 from typing import Any, Protocol
+from uuid import uuid4
 
 from safetensors.torch import save_file
 from torch import Tensor
@@ -16,7 +17,8 @@ from torch import Tensor
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.io.optional import load
-from agentgym.training.engines.vllm_server import ServerFailedError, VllmServer
+from agentgym.training.engines.vllm_server import LOAD_ADAPTER, UNLOAD_ADAPTER, ServerFailedError, VllmServer
+from agentgym.training.models.adapter import Adapter
 
 ToAll = Callable[[str, Any], None]
 """Posts a body to a path of every server, side by side."""
@@ -36,13 +38,13 @@ class WeightSender(Protocol):
 
 
 class FileSender:
-    """Writes weights into a folder, from which the servers load them."""
+    """Writes weights into a folder, from which the servers load them; of an adapter that alone."""
 
     device = "cpu"
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: str, adapter: Adapter | None = None):
         """Name the folder, under the same path for learner and servers; without, each sync makes its own."""
-        self._folder = folder
+        self._folder, self._adapter, self._name = folder, adapter, ""
 
     def send(self, servers: Sequence[VllmServer], to_all: ToAll, weights: Mapping[str, Tensor]) -> None:
         """Write the weights, have them loaded, and delete them."""
@@ -50,9 +52,16 @@ class FileSender:
         try:
             with writing(place):
                 place.mkdir(parents=True, exist_ok=True)
-                tensors = {name: weight.contiguous() for name, weight in weights.items()}
-                save_file(tensors, place / "model.safetensors")
-            to_all("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(place)}})
+                if self._adapter is not None:
+                    self._adapter.save(place, weights)
+                else:
+                    tensors = {name: weight.contiguous() for name, weight in weights.items()}
+                    save_file(tensors, place / "model.safetensors")
+            if self._adapter is not None:
+                self._load_adapter(servers, to_all, place)
+            else:
+                kwargs = {"weights_path": str(place)}
+                to_all("/collective_rpc", {"method": "reload_weights", "kwargs": kwargs})
         except ServerFailedError as error:
             raise UsageError(
                 f"{error}: its model must be the learner's, and {place} be seen there; else set "
@@ -60,6 +69,16 @@ class FileSender:
             ) from error
         finally:
             shutil.rmtree(place if self._folder else place.parent, ignore_errors=True)
+
+    def _load_adapter(self, servers: Sequence[VllmServer], to_all: ToAll, place: Path) -> None:
+        """Have an adapter loaded under a new name: vLLM would read one of a known name anew at every step."""
+        name = f"policy-{uuid4().hex}"
+        to_all(LOAD_ADAPTER, {"lora_name": name, "lora_path": str(place)})
+        if self._name:
+            to_all(UNLOAD_ADAPTER, {"lora_name": self._name})
+        self._name = name
+        for server in servers:
+            server.adapter = name
 
 
 class NcclSender:

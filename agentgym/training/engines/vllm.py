@@ -30,6 +30,7 @@ from agentgym.training.engines.sync_check import SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weight_transfer import register
 from agentgym.training.engines.weights import matched
+from agentgym.training.models.adapter import Adapter
 from agentgym.training.models.models import LanguageModel, open_directory, save_model
 from agentgym.training.models.pictures import PicturePrompt
 from agentgym.training.models.weights import of_text
@@ -39,6 +40,9 @@ COLDEST = 0.01
 
 WHOLE = {"top_p": 1.0, "top_k": -1, "logprobs": 0, "ignore_eos": True}
 """Parameters of vLLM that leave the distribution as it is."""
+
+_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM makes room for."""
 
 _OWN_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 """vLLM's switch for a process of its own, which weights could not be handed over to by reference."""
@@ -51,6 +55,7 @@ class VllmEngine(SteppingEngine):
     for each token that has an alternative, restricted to the allowed ones; the tokens before it are in
     the cache.
 
+    With an adapter the base stays as it was loaded, and a sync brings the adapter alone, as a LoRA request.
     After a sync a sync check tells whether the weights have arrived; while they have not, nothing is sampled.
     """
 
@@ -64,6 +69,7 @@ class VllmEngine(SteppingEngine):
         context_length: int | None = None,
         sleep_level: int = 0,
         seeds: bool = True,
+        adapter: Adapter | None = None,
         options: Mapping[str, Any] | None = None,
     ):
         """Load a Hugging Face directory with vLLM.
@@ -72,13 +78,19 @@ class VllmEngine(SteppingEngine):
         `TOLERANCE` or in half precision `HALF_TOLERANCE`; ``context_length``: most tokens of a prompt and its
         response, None for the model's, raised to the sync check's need; ``sleep_level``: what `rest` frees, 0
         nothing, 1 the cache (weights move to main memory), 2 both; ``seeds``: whether each request draws by
-        its own, or all of a step by one; ``options``: more arguments of ``vllm.LLM``, such as
-        ``gpu_memory_utilization``, but for those that the engine decides on.
+        its own, or all of a step by one; ``adapter``: trained instead of the weights; ``options``: more
+        arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``, but for those that the engine decides
+        on.
         """
         super().__init__(version)
+        if adapter is not None and sleep_level > 1:
+            raise UsageError("an adapter's base stays in vLLM: set rollout.vllm_sleep to 1 or 0")
         vllm = _import_vllm()
         model = open_directory(directory, dtype=dtype).model  # the check needs no weights of its own
         longest = int(model.config.get_text_config().max_position_embeddings)
+        if adapter is not None:
+            adapter.add_to(model)
+        self._adapter, self._lora_request = adapter, None
         self._sync_check = SyncCheck(model, tolerance=tolerance, dtype=dtype)
         self._sees = not of_text(model.config)
         shortest = len(self._sync_check.ids) + 1
@@ -97,6 +109,7 @@ class VllmEngine(SteppingEngine):
         }
         fixed |= {"mm_device_do_normalize": False} if self._sees else {}  # they come as the learner has them
         fixed |= {"enable_sleep_mode": True} if sleep_level else {}
+        fixed |= {} if adapter is None else lora_options(adapter)
         taken = sorted(fixed.keys() & (options or {}).keys())
         if taken:
             raise UsageError(f"the engine sets {', '.join(taken)} itself: leave it out of the options")
@@ -123,6 +136,7 @@ class VllmEngine(SteppingEngine):
         context_length: int | None = None,
         sleep_level: int = 0,
         seeds: bool = True,
+        adapter: Adapter | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Load a learner's model beside it, as it is now; arguments as the constructor.
@@ -135,6 +149,7 @@ class VllmEngine(SteppingEngine):
             context_length=context_length,
             sleep_level=sleep_level,
             seeds=seeds,
+            adapter=adapter,
             options=options,
         )
         if language_model.weights is not None:
@@ -204,7 +219,10 @@ class VllmEngine(SteppingEngine):
     def _ask(self, response: SampledResponse) -> None:
         number = str(next(self._numbers))
         self._asked[number] = response
-        self._llm.llm_engine.add_request(number, self._prompt_of(response), self._sampling(response))
+        self._add(number, self._prompt_of(response), self._sampling(response))
+
+    def _add(self, number: str, prompt: Any, parameters: Any) -> None:
+        self._llm.llm_engine.add_request(number, prompt, parameters, lora_request=self._lora_request)
 
     def _drop(self) -> list[SampledResponse]:
         dropped, self._asked = self._asked, {}
@@ -220,9 +238,12 @@ class VllmEngine(SteppingEngine):
         new = matched(self._sync_check.own, state, self._dtype)
         self._whole = False
         self._wake("weights")
-        self._llm.start_weight_update()
-        self._llm.update_weights({"update_info": {"weights": list(new.items())}})
-        self._llm.finish_weight_update()
+        if self._adapter is None:
+            self._llm.start_weight_update()
+            self._llm.update_weights({"update_info": {"weights": list(new.items())}})
+            self._llm.finish_weight_update()
+        else:
+            self._load_adapter(self._adapter, new)
         if self._sees:
             self._llm.llm_engine.reset_encoder_cache()
         if not self._llm.reset_prefix_cache():
@@ -230,6 +251,13 @@ class VllmEngine(SteppingEngine):
         self._wake("kv_cache")
         self._sync_check.check(new, self.log_probs(self._sync_check.ids))
         self._whole = True
+
+    def _load_adapter(self, adapter: Adapter, tensors: Mapping[str, Tensor]) -> None:
+        requests = load("vllm.lora.request", "vllm", "the engine 'vllm'")
+        with TemporaryDirectory(prefix="agentgym-") as folder:  # read once, when it is added
+            adapter.save(Path(folder), tensors)
+            self._lora_request = requests.LoRARequest("policy", 1 + next(self._numbers), folder)
+            self._llm.llm_engine.add_lora(self._lora_request)
 
     def _extend(self, responses: list[SampledResponse]) -> None:
         """Draw each response to its end, or where it is constrained, its next token."""
@@ -262,7 +290,7 @@ class VllmEngine(SteppingEngine):
         numbers = [str(next(self._numbers)) for _ in prompts]
         outputs: dict[str, Any] = {}
         for asked in zip(numbers, prompts, parameters, strict=True):
-            core.add_request(*asked)
+            self._add(*asked)
         try:
             while len(outputs) < len(numbers):
                 with self._drawing():
@@ -334,6 +362,14 @@ def next_tokens(response: SampledResponse, *, seeds: bool) -> dict[str, Any]:
         "max_tokens": response.limit - len(response.ids),
         "stop_token_ids": list(sampling.stop_ids),
     }
+
+
+def lora_options(adapter: Adapter) -> dict[str, Any]:
+    """Return vLLM's arguments for one adapter; `UsageError` for a rank that it has no room for."""
+    rank = next((rank for rank in _RANKS if rank >= adapter.rank), None)
+    if rank is None:
+        raise UsageError(f"vLLM has adapters of rank {_RANKS[-1]} at most: lower learner.lora_rank")
+    return {"enable_lora": True, "max_lora_rank": rank}
 
 
 def _take(response: SampledResponse, output: Any) -> None:

@@ -26,6 +26,11 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 FLAGS = "--enable-scale-out --logprobs-mode processed_logprobs --generation-config vllm"
 """What ``vllm serve`` is started with."""
 
+LORA_SWITCH = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+"""Variable that a server is started with, beside the options of an adapter, to take one over."""
+
+LOAD_ADAPTER, UNLOAD_ADAPTER = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+
 _START = f"start it as VLLM_SERVER_DEV_MODE=1 vllm serve MODEL {FLAGS}"
 
 
@@ -54,6 +59,8 @@ class VllmServer:
         self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self.requests = 0
         """Open."""
+        self.adapter = ""
+        """Name of the adapter that responses are drawn with; empty for none."""
 
     def check(self, vocabulary: int) -> int:
         """Return the server's context in tokens; `UsageError` where it cannot sample for a learner.
@@ -78,6 +85,7 @@ class VllmServer:
         ``sampling``: fields of vLLM's ``SamplingParams``.
         """
         body = {"token_ids": ids, "sampling_params": sampling | {"detokenize": False}}
+        body |= {"model": self.adapter} if self.adapter else {}
         answer: dict[str, Any] = self.ask("/inference/v1/generate", body, session=session)
         return answer
 
@@ -101,11 +109,14 @@ class VllmServer:
         if status >= 500:
             raise ServerFailedError(f"{self.url} failed at {path} ({_short(text) or status})")
         if status in (403, 404):
-            raise UsageError(f"{self.url} does not offer {path.partition('?')[0]}: {_START}")
+            switch = f", with {LORA_SWITCH}=1 and --enable-lora" if path == LOAD_ADAPTER else ""
+            raise UsageError(f"{self.url} does not offer {path.partition('?')[0]}: {_START}{switch}")
         if status >= 400:
             raise UsageError(f"{self.url} refuses {path.partition('?')[0]}: {_short(text) or status}")
         try:
-            return json.loads(text) if text else None
+            return (
+                json.loads(text) if text and path not in (LOAD_ADAPTER, UNLOAD_ADAPTER) else None
+            )  # in words
         except ValueError as error:
             raise UsageError(f"{self.url} answers {path} as vLLM does not: {_START}") from error
 

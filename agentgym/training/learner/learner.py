@@ -31,7 +31,7 @@ from agentgym.training.learner.critic import Critic, explained_variance
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
 from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, recompute_layers, value_gradient
 from agentgym.training.learner.logprobs import check_model
-from agentgym.training.learner.lora import add_adapter, has_adapter, plain_weights, without_adapter
+from agentgym.training.learner.lora import adapter_of, merged_weights, own_weights, without_adapter
 from agentgym.training.learner.packing import Pack, StepRow
 from agentgym.training.learner.shards import (
     begin_moments,
@@ -42,6 +42,7 @@ from agentgym.training.learner.shards import (
     unique_tensors,
 )
 from agentgym.training.learner.tree import own_packs
+from agentgym.training.models.adapter import FOLDER, MARK, has_adapter
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
 from agentgym.training.models.weights import NamedTensors, WeightFiles
@@ -109,10 +110,10 @@ class Learner:
     ):
         """Bind policy, objective and settings; the policy is trained in place.
 
-        With one rank, in float32 and without an adapter, an engine may sample from ``model``; otherwise give
-        the engine a copy made before. ``reference``: never updated; by default the policy as it is now, where
-        the objective needs one: without its adapter, or else a copy. ``weights``: of models on the meta
-        device; each rank reads its own part.
+        With one rank and in float32 an engine may sample from ``model``; otherwise give the engine a copy
+        made before, with an adapter of the same settings. ``reference``: never updated; by default the policy
+        as it is now, where the objective needs one: without its adapter, or else a copy. ``weights``: of
+        models on the meta device; each rank reads its own part.
         """
         self.ranks = ranks or Ranks()
         # where weights wait, if they are offloaded, nothing is computed
@@ -126,8 +127,9 @@ class Learner:
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
                 recompute_layers(trained)
-        if config.lora_rank is not None:
-            add_adapter(model, rank=config.lora_rank, alpha=config.lora_alpha, targets=config.lora_targets)
+        self._adapter = adapter_of(config)
+        if self._adapter is not None:
+            self._adapter.add_to(model)
         elif reference is None and objective.kl_coefficient > 0:
             reference = copy.deepcopy(model)
         self.model = model.train(False)
@@ -190,7 +192,7 @@ class Learner:
     @property
     def parameters(self) -> int:
         """Number of the policy's weights, those of all ranks and without an adapter's."""
-        own = (weight.numel() for name, weight in self.model.named_parameters() if ".lora_" not in name)
+        own = (weight.numel() for name, weight in self.model.named_parameters() if MARK not in name)
         return sum(own)
 
     def forget_moments(self) -> None:
@@ -381,11 +383,11 @@ class Learner:
     # ---- what others take over ------------------------------------------------------------------
 
     def weights(self) -> NamedTensors:
-        """Return the policy's tensors by the names that `transformers` gives them, its adapter added.
+        """Return the policy's tensors by their names in the model, those of an adapter beside its base's.
 
         Every rank has to take all of them.
         """
-        return plain_weights(self.model)
+        return own_weights(self.model)
 
     def save_model(
         self,
@@ -393,16 +395,19 @@ class Learner:
         tokenizer: PreTrainedTokenizerBase,
         pictures: PictureReader | None = None,
     ) -> None:
-        """Save the policy as an ordinary model directory, its adapter added; the first rank writes.
+        """Save the policy as an ordinary model directory in float32, as it is trained; the first rank writes.
 
-        Weights are saved in the type that is computed in, so as the engine has them.
+        An adapter is added to its base, and saved beside it, since of the sum in half precision little is
+        left.
         """
-        weights = {}
-        for name, tensor in self.weights():
+        weights, adapter = {}, dict(own_weights(self.model, MARK))
+        for name, tensor in merged_weights(self.model):
             if self.ranks.is_first:
-                weights[name] = tensor.to("cpu", self._dtype)
+                weights[name] = tensor.to("cpu", torch.promote_types(tensor.dtype, torch.float32))
         if self.ranks.is_first:
             save_model(directory, LanguageModel(self.model, tokenizer, pictures), weights)
+            if self._adapter is not None:
+                self._adapter.save(Path(directory) / FOLDER, adapter, self.model.name_or_path)
 
     # ---- checkpoints --------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
-from agentgym.training.learner.lora import plain_weights, without_adapter
+from agentgym.training.learner.lora import merged_weights, without_adapter
 from agentgym.training.learner.packing import StepRow, on_device
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.reward_model_file import (
@@ -225,7 +225,7 @@ class RewardModel(Learner):
 
     def _reference_weights(self) -> Iterator[tuple[str, Tensor]]:
         if self.reference is not None:
-            yield from plain_weights(self.reference)
+            yield from merged_weights(self.reference)
             return
         with without_adapter(self.model):
-            yield from plain_weights(self.model)
+            yield from merged_weights(self.model)

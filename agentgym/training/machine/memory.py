@@ -207,7 +207,7 @@ def plan_memory(
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
     read = always["weights"] + always["reference"] + held * critic // ranks
     overlaps = rollout.plays_ahead
-    copies = overlaps or ranks > 1 or rank is not None or low or rollout.engine == "server"
+    copies = overlaps or ranks > 1 or low or rollout.engine == "server"
     sampling: dict[str, int] = {}
     if rollout.engine == "vllm":
         always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters

@@ -20,8 +20,10 @@ from agentgym.errors import UsageError
 from agentgym.io.files import make_folder, writing
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.engines.sync_check import LENGTH
-from agentgym.training.engines.vllm_server import FLAGS, ServerLostError, VllmServer
+from agentgym.training.engines.vllm import lora_options
+from agentgym.training.engines.vllm_server import FLAGS, LORA_SWITCH, ServerLostError, VllmServer
 from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.lora import adapter_of
 from agentgym.training.models.hub import model_directory
 from agentgym.training.policy.open import tiny_size
 
@@ -98,6 +100,8 @@ def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
     own: dict[str, Any] = {"data_parallel_size": devices // parallel, "max_model_len": context}
     if config.rollout.weight_transfer == "nccl":
         own["weight_transfer_config"] = {"backend": "nccl"}
+    if (adapter := adapter_of(config.learner)) is not None:
+        own |= lora_options(adapter) | {"api_server_count": 1}  # each would have adapters of its own
     command = [
         "vllm",
         "serve",
@@ -124,6 +128,7 @@ def _vllm_serve(config: ResolvedConfig, devices: str, folder: Path) -> Iterator[
     command = serve_command(config, len(devices.split(",")), port)
     environment = {name: value for name, value in os.environ.items() if not _OF_TORCHRUN.fullmatch(name)}
     environment |= {"CUDA_VISIBLE_DEVICES": devices, "VLLM_SERVER_DEV_MODE": "1"}
+    environment |= {} if config.learner.lora_rank is None else {LORA_SWITCH: "1"}
     library = ctypes.CDLL(None)
     make_folder(folder)
     log = folder / LOG

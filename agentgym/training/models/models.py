@@ -25,6 +25,7 @@ from transformers.utils import logging
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
+from agentgym.training.models.adapter import FOLDER, Adapter
 from agentgym.training.models.pictures import PictureReader
 from agentgym.training.models.weights import WeightFiles, empty_model, family_of, of_text, refuse_missing
 
@@ -65,12 +66,24 @@ def load_model(
 
     Raises:
         UsageError: there is no such directory, it is incomplete, or its tokenizer has no chat template
-            or more tokens than the model has embeddings.
+            or more tokens than the model has embeddings; or an adapter was added to the weights, and
+            ``dtype`` would round it away.
     """
+    refuse_rounding(directory, dtype)
     opened = open_directory(directory, dtype=dtype, device=device)
     if opened.weights is not None:
         opened.weights.fill(opened.model, torch.device(device))
     return replace(opened, weights=None)
+
+
+def refuse_rounding(directory: str | Path, dtype: torch.dtype) -> None:
+    """Raise `UsageError` for half precision where an adapter, which it rounds away, was added to weights."""
+    adapter = Path(directory) / FOLDER
+    if dtype != torch.float32 and adapter.is_dir():
+        raise UsageError(
+            f"the weights in {directory} are a base and an adapter, which {dtype} would round away: set "
+            f"dtype=float32; elsewhere load the base with {adapter} beside it"
+        )
 
 
 def open_directory(
@@ -159,7 +172,11 @@ def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def copied(
-    model: PreTrainedModel, dtype: torch.dtype, weights: WeightFiles | None = None, device: str = "cpu"
+    model: PreTrainedModel,
+    dtype: torch.dtype,
+    weights: WeightFiles | None = None,
+    device: str = "cpu",
+    adapter: Adapter | None = None,
 ) -> PreTrainedModel:
     """Return a copy with weights of another type; tables of angles keep theirs, as where one is loaded so.
 
@@ -168,12 +185,15 @@ def copied(
         dtype: of the copy's weights.
         weights: where those lie that the model is without; they are read into the copy.
         device: where those go.
+        adapter: that the copy gets, in its type.
     """
     result = copy.deepcopy(model)
     for weight in result.parameters():
         weight.data = weight.data.to(dtype)
     if weights is not None:
         weights.fill(result, torch.device(device))
+    if adapter is not None:
+        adapter.add_to(result)
     return result
 
 
