@@ -123,8 +123,7 @@ class ConsoleLog:
         self._print(line, "bold" if metrics.evaluation else "")
         if metrics.evaluation is not None:
             self._print_parts(metrics.evaluation)
-        self._trend.add(metrics.iteration, metrics.success)
-        if self._trend.fallen_at == metrics.iteration:
+        if self._trend.follow(metrics):
             self._print(self._trend.collapse, "yellow")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=metrics.iteration)

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
+from agentgym.history.metrics import IterationMetrics
+
 WINDOW = 5
 """Iterations whose mean success is compared, since those of a few tasks vary."""
 
 NOTABLE = 0.2
 """Success that a run must have had for its loss to be called a collapse."""
+
+
+CLIPPED, DIVERGED = 0.3, 0.5
+"""Share of terms clipped, or divergence from the policy that sampled, of an update that is too large."""
 
 
 @dataclass(slots=True)
@@ -33,6 +39,27 @@ class Trend:
     best_at: int = 0
     fallen_at: int = 0
     """Iteration since which the mean is less than half of the best; 0 where it is not."""
+    first: float | None = None
+    """Success of the first evaluation."""
+    clipped: float = 0.0
+    """Greatest share of terms that an update clipped."""
+    diverged: float = 0.0
+    """Greatest divergence of an update."""
+    lost: str = ""
+    """The evaluation that is less than half of the first, after too large an update; "" where none is."""
+
+    def follow(self, metrics: IterationMetrics) -> bool:
+        """Take an iteration's metrics; return whether a collapse begins with it."""
+        before = self.collapse
+        self.clipped = max(self.clipped, metrics.clip_fraction)
+        self.diverged = max(self.diverged, metrics.kl)
+        for evaluated in filter(None, (metrics.evaluation_before, metrics.evaluation)):
+            self.first = evaluated.success if self.first is None else self.first
+            large = self.clipped > CLIPPED or self.diverged > DIVERGED
+            fell = large and evaluated.success < self.first / 2
+            self.lost = f"{evaluated.success:.1%} after iteration {metrics.iteration}" if fell else ""
+        self.add(metrics.iteration, metrics.success)
+        return bool(self.collapse) and not before
 
     def add(self, iteration: int, success: float) -> None:
         """Take an iteration's success; iterations come in order."""
@@ -53,6 +80,12 @@ class Trend:
     @property
     def collapse(self) -> str:
         """The collapsed metric, its iteration, and advice; "" without a collapse."""
+        if self.lost:
+            return (
+                f"evaluation has collapsed: {self.first:.1%} were won at first, {self.lost}, with up to "
+                f"{self.clipped:.0%} of an update's terms clipped and a divergence of {self.diverged:.2g}: "
+                "lower learner.learning_rate, or raise warmup"
+            )
         if not self.fallen_at:
             return ""
         return (
@@ -64,7 +97,7 @@ class Trend:
     @property
     def why_alike(self) -> str:
         """Possible causes of equal returns within every group, and advice."""
-        if self.fallen_at:
+        if self.collapse:
             return self.collapse
         if self.most == 0:
             return (
