@@ -26,7 +26,7 @@ PLACES = {
     "snapshot": "core/snapshots",
     "replay buffer": "training/pool",
     "KL": "algos/loss",
-    "LoRA": "training/learner/lora",
+    "LoRA": "training/models/lora",
     "endpoint": "endpoint",
     "retry": "endpoint/sending",
     "cost": "evaluation/play/estimate",

@@ -338,7 +338,7 @@ def _refuse(flags: dict[str, Any], reason: str) -> None:
 
 
 def _report(outcome: RunResult) -> None:
-    from agentgym.training.models.adapter import FOLDER
+    from agentgym.training.models.lora import FOLDER
 
     console = open_console()
     model = None if outcome.checkpoint is None else outcome.checkpoint / "model"

@@ -14,8 +14,8 @@ NOTABLE = 0.2
 """Success that a run must have had for its loss to be called a collapse."""
 
 
-CLIPPED, DIVERGED = 0.3, 0.5
-"""Share of terms clipped, or divergence from the policy that sampled, of an update that is too large."""
+CLIPPED = 0.3
+"""Share of its terms that an update clips where it is too large."""
 
 
 @dataclass(slots=True)
@@ -39,25 +39,21 @@ class Trend:
     best_at: int = 0
     fallen_at: int = 0
     """Iteration since which the mean is less than half of the best; 0 where it is not."""
-    first: float | None = None
-    """Success of the first evaluation."""
+    first: float = 0.0
+    """Success of the evaluation before the first iteration."""
     clipped: float = 0.0
     """Greatest share of terms that an update clipped."""
-    diverged: float = 0.0
-    """Greatest divergence of an update."""
     lost: str = ""
-    """The evaluation that is less than half of the first, after too large an update; "" where none is."""
+    """The last evaluation, where it is less than half of the first after too large an update."""
 
     def follow(self, metrics: IterationMetrics) -> bool:
         """Take an iteration's metrics; return whether a collapse begins with it."""
-        before = self.collapse
+        before, now = self.collapse, metrics.evaluation
+        self.first = self.first if metrics.evaluation_before is None else metrics.evaluation_before.success
         self.clipped = max(self.clipped, metrics.clip_fraction)
-        self.diverged = max(self.diverged, metrics.kl)
-        for evaluated in filter(None, (metrics.evaluation_before, metrics.evaluation)):
-            self.first = evaluated.success if self.first is None else self.first
-            large = self.clipped > CLIPPED or self.diverged > DIVERGED
-            fell = large and evaluated.success < self.first / 2
-            self.lost = f"{evaluated.success:.1%} after iteration {metrics.iteration}" if fell else ""
+        if now is not None:
+            fell = now.success < self.first / 2 and self.clipped > CLIPPED
+            self.lost = f"{now.success:.1%} after iteration {metrics.iteration}" if fell else ""
         self.add(metrics.iteration, metrics.success)
         return bool(self.collapse) and not before
 
@@ -82,9 +78,9 @@ class Trend:
         """The collapsed metric, its iteration, and advice; "" without a collapse."""
         if self.lost:
             return (
-                f"evaluation has collapsed: {self.first:.1%} were won at first, {self.lost}, with up to "
-                f"{self.clipped:.0%} of an update's terms clipped and a divergence of {self.diverged:.2g}: "
-                "lower learner.learning_rate, or raise warmup"
+                f"evaluation has collapsed: {self.first:.1%} were won at first, {self.lost}, and up to "
+                f"{self.clipped:.0%} of an update's terms clipped: lower learner.learning_rate, or raise "
+                "warmup"
             )
         if not self.fallen_at:
             return ""

@@ -32,7 +32,6 @@ from agentgym.training.evaluate import Evaluation, SplitEvaluation
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.lora import adapter_of
 from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.mixed_environment import short_name
 from agentgym.training.models.models import LanguageModel, copied
@@ -347,7 +346,7 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
         sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
         if overlaps or sharded:
             dtype = getattr(torch, learner.dtype)
-            model = copied(model, dtype, language_model.weights, str(ranks.device), adapter_of(learner))
+            model = copied(model, dtype, language_model.weights, str(ranks.device), learner.adapter)
         engine = HfEngine(model)
     if overlaps or rollout.asynchronous:
         engine.start(updates_in_flight=rollout.updates_in_flight, own_stream=rollout.cuda_stream)
@@ -379,14 +378,14 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
         context_length=config.prompting.context_length,
         sleep_level=sleeps,
         seeds=rollout.vllm_seeds,
-        adapter=adapter_of(config.learner),
+        adapter=config.learner.adapter,
         options=own | dict(rollout.vllm_options),
     )
 
 
 def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> ServerEngine:
     """Look at the servers; every rank asks them all."""
-    rollout, adapter = config.rollout, adapter_of(config.learner)
+    rollout, adapter = config.rollout, config.learner.adapter
     files = rollout.weight_transfer == "files"
     if adapter is not None and (rollout.updates_in_flight or not files):
         raise UsageError(

@@ -26,7 +26,7 @@ from agentgym.training.engines.choices import ActionTrie
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.engines.vllm_server import ServerLostError, VllmServer
-from agentgym.training.learner.lora import merged_weights
+from agentgym.training.models.lora import merged_weights
 from agentgym.training.models.models import load_model
 from tests.waiting import wait_until
 

@@ -8,8 +8,7 @@ from agentgym.errors import UsageError
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.lora import without_adapter
-from agentgym.training.models.adapter import FOLDER, Adapter, has_adapter
+from agentgym.training.models.lora import FOLDER, Adapter, has_adapter, without_adapter
 from agentgym.training.models.models import copied, load_model
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 

@@ -14,7 +14,6 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.head import ChunkedHead
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.lora import adapter_of
 from agentgym.training.models.models import copied, load_model, save_model
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
@@ -44,7 +43,7 @@ def test_what_is_saved_are_the_learner_s_numbers_of_which_the_engine_has_the_nea
 ):
     rows, model = some_rows(), copy.deepcopy(language_model.model)
     config = LearnerConfig(**LOW, **adapter)
-    engine = HfEngine(copied(model, torch.bfloat16, adapter=adapter_of(config)))
+    engine = HfEngine(copied(model, torch.bfloat16, adapter=config.adapter))
     learner = Learner(model, Objective(), config)
     learner.update(rows, some_batch(language_model.model, rows), seed=0)
     engine.sync(learner.weights(), 1)

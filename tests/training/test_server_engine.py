@@ -22,7 +22,7 @@ from agentgym.training.engines.vllm_server import VllmServer
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.adapter import Adapter
+from agentgym.training.models.lora import Adapter
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.policy.open import open_model

@@ -22,7 +22,7 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
 from agentgym.training.machine.resources import Machine, described, resolve
-from agentgym.training.models.adapter import Adapter
+from agentgym.training.models.lora import Adapter
 from agentgym.training.models.models import copied, load_model, save_model
 from agentgym.training.models.pictures import Picture, PicturePrompt
 from agentgym.training.run import start

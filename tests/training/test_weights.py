@@ -22,10 +22,10 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import Learner
-from agentgym.training.learner.lora import merged_weights
 from agentgym.training.machine.resources import resolve
 from agentgym.training.models import weights
 from agentgym.training.models.families import save_family_model
+from agentgym.training.models.lora import merged_weights
 from agentgym.training.models.models import LanguageModel, copied, load_model, open_directory, save_model
 from agentgym.training.models.tiny import word_tokenizer
 from agentgym.training.models.tiny_vision import tiny_vision_model

@@ -31,19 +31,12 @@ from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.cloning.dagger import correct
 from agentgym.training.cloning.demonstrations import Demonstrations, demonstrate, demonstrator
-from agentgym.training.cloning.supervised import (
-    CloningConfig,
-    EpochMetrics,
-    Fit,
-    learner_config,
-    open_learner,
-    shown_tasks,
-)
+from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics, Fit, open_learner, shown_tasks
 from agentgym.training.engines.hf import HfEngine
 from agentgym.training.engines.types import Engine
 from agentgym.training.evaluate import SplitEvaluation
+from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.lora import adapter_of
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.machine.resources import Machine
 from agentgym.training.models.models import LanguageModel, copied
@@ -207,10 +200,11 @@ class _Run:
     def _engine(self) -> HfEngine:
         """Return the engine that plays: of the learned weights, or of a copy that is given them."""
         config, model, device = self.config, self.learned.model, self.ranks.device
-        learner = learner_config(config, device.type)
-        plays, dtype = config.rounds > 0 or config.held_out > 0, getattr(torch, learner.dtype)
-        if plays and (self.ranks.size > 1 or dtype != torch.float32):
-            model = copied(model, dtype, self.learned.weights, str(device), adapter_of(learner))
+        learner = LearnerConfig(dtype=config.dtype, lora_rank=config.lora_rank).settled(device.type)
+        plays = config.rounds > 0 or config.held_out > 0
+        if plays and (self.ranks.size > 1 or learner.dtype != "float32"):
+            dtype = getattr(torch, learner.dtype)
+            model = copied(model, dtype, self.learned.weights, str(device), learner.adapter)
         return HfEngine(model)
 
     def _demonstrated(self) -> Demonstrations:

@@ -202,23 +202,17 @@ def shown_tasks(config: CloningConfig, tasks: Sequence[str], number: int = 0) ->
 
 def open_learner(language_model: LanguageModel, config: CloningConfig, ranks: Ranks) -> Learner:
     """Return a learner of the likelihood of answers, in place; an update's rate is its learning rate."""
-    settings = learner_config(config, ranks.device.type)
-    return Learner(language_model.model, LIKELIHOOD, settings, ranks=ranks, weights=language_model.weights)
-
-
-def learner_config(config: CloningConfig, device: str) -> LearnerConfig:
-    """Return the settings of the learner on a device, with nothing left to choose."""
     settings = LearnerConfig(
         learning_rate=1.0,
         betas=(0.9, config.beta2),
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
-        token_budget=config.token_budget or (CPU_TOKENS if device == "cpu" else GPU_TOKENS),
+        token_budget=config.token_budget or (CPU_TOKENS if ranks.device.type == "cpu" else GPU_TOKENS),
         dtype=config.dtype,
         lora_rank=config.lora_rank,
         old_log_probs="recompute",  # there are none, so an update takes its own
     )
-    return settings.settled(device)
+    return Learner(language_model.model, LIKELIHOOD, settings, ranks=ranks, weights=language_model.weights)
 
 
 def _shown(rows: Sequence[StepRow]) -> Batch:

@@ -34,7 +34,7 @@ from agentgym.training.engines.vllm_server import (
     read_sample,
 )
 from agentgym.training.engines.weights import matched
-from agentgym.training.models.adapter import Adapter
+from agentgym.training.models.lora import Adapter
 
 HOMES = 16_384
 """Episodes whose server is remembered."""
@@ -80,7 +80,7 @@ class ServerEngine(SteppingEngine):
             context_length: most tokens of a prompt and its response that will be asked for; None for what all
                 servers have.
             seeds: whether each request draws by its own.
-            adapter: what is trained instead of the weights, which servers then have from the start.
+            adapter: trained instead of the weights, which servers then have from the start.
             sender: of weights (default: by files on this machine).
             first: whether this rank is the one that sends.
             agree: waits for all ranks; returns what the first one gives it.
@@ -92,9 +92,7 @@ class ServerEngine(SteppingEngine):
         if not servers:
             raise UsageError("the engine 'server' needs servers: set rollout.servers to their addresses")
         form = copy.deepcopy(model)
-        if adapter is not None:
-            adapter.add_to(form)
-        self._sync_check = SyncCheck(form, tolerance=tolerance, dtype=dtype)
+        self._sync_check = SyncCheck(form, tolerance=tolerance, dtype=dtype, adapter=adapter)
         vocabulary = int(model.config.get_text_config().vocab_size)
         self._servers = [VllmServer(url) for url in servers]
         contexts = {server.url: server.check(vocabulary) for server in self._servers}
@@ -107,9 +105,8 @@ class ServerEngine(SteppingEngine):
             )
         self._context_length = contexts[shortest]
         self._dtype, self._seeds = dtype, seeds
-        self._sender = sender or FileSender("")
-        self._first, self._agree = first, agree
-        self._whole = False
+        self._sender = sender or FileSender("", adapter)
+        self._first, self._agree, self._whole = first, agree, False
         self._lock = Lock()
         """Guards the servers and where episodes are at home."""
         self._homes: OrderedDict[int, VllmServer] = OrderedDict()

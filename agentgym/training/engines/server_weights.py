@@ -18,7 +18,7 @@ from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.io.optional import load
 from agentgym.training.engines.vllm_server import LOAD_ADAPTER, UNLOAD_ADAPTER, ServerFailedError, VllmServer
-from agentgym.training.models.adapter import Adapter
+from agentgym.training.models.lora import Adapter
 
 ToAll = Callable[[str, Any], None]
 """Posts a body to a path of every server, side by side."""

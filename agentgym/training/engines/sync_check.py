@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from agentgym.core.rng import TurnRng
 from agentgym.errors import UsageError
+from agentgym.training.models.lora import Adapter
 
 LENGTH = 64
 """Of the sequence, in tokens drawn from all of the vocabulary; less where the context is shorter."""
@@ -34,13 +35,20 @@ class SyncCheck:
     """A fixed sequence, and a model without weights that computes its log-probabilities with any."""
 
     def __init__(
-        self, model: PreTrainedModel, *, tolerance: float | None = None, dtype: torch.dtype = torch.float32
+        self,
+        model: PreTrainedModel,
+        *,
+        tolerance: float | None = None,
+        dtype: torch.dtype = torch.float32,
+        adapter: Adapter | None = None,
     ):
-        """Take a model's structure; its weights are dropped.
+        """Take a model's structure; its weights are dropped, and it gets the adapter.
 
         ``tolerance``: largest mean absolute difference between log-probabilities, above 0; None for what
         suits the type that the engine computes in.
         """
+        if adapter is not None:
+            adapter.add_to(model)
         if tolerance is None:
             tolerance = TOLERANCE if dtype == torch.float32 else HALF_TOLERANCE
         if not tolerance > 0:

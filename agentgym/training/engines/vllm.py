@@ -30,7 +30,7 @@ from agentgym.training.engines.sync_check import SyncCheck
 from agentgym.training.engines.types import Generation, GenerationRequest
 from agentgym.training.engines.weight_transfer import register
 from agentgym.training.engines.weights import matched
-from agentgym.training.models.adapter import Adapter
+from agentgym.training.models.lora import Adapter
 from agentgym.training.models.models import LanguageModel, open_directory, save_model
 from agentgym.training.models.pictures import PicturePrompt
 from agentgym.training.models.weights import of_text
@@ -78,20 +78,15 @@ class VllmEngine(SteppingEngine):
         `TOLERANCE` or in half precision `HALF_TOLERANCE`; ``context_length``: most tokens of a prompt and its
         response, None for the model's, raised to the sync check's need; ``sleep_level``: what `rest` frees, 0
         nothing, 1 the cache (weights move to main memory), 2 both; ``seeds``: whether each request draws by
-        its own, or all of a step by one; ``adapter``: trained instead of the weights; ``options``: more
-        arguments of ``vllm.LLM``, such as ``gpu_memory_utilization``, but for those that the engine decides
-        on.
+        its own, or all of a step by one; ``adapter``: trained instead of the weights; ``options``: more of
+        ``vllm.LLM``, such as ``gpu_memory_utilization``, but for those that the engine decides on.
         """
         super().__init__(version)
-        if adapter is not None and sleep_level > 1:
-            raise UsageError("an adapter's base stays in vLLM: set rollout.vllm_sleep to 1 or 0")
         vllm = _import_vllm()
         model = open_directory(directory, dtype=dtype).model  # the check needs no weights of its own
         longest = int(model.config.get_text_config().max_position_embeddings)
-        if adapter is not None:
-            adapter.add_to(model)
         self._adapter, self._lora_request = adapter, None
-        self._sync_check = SyncCheck(model, tolerance=tolerance, dtype=dtype)
+        self._sync_check = SyncCheck(model, tolerance=tolerance, dtype=dtype, adapter=adapter)
         self._sees = not of_text(model.config)
         shortest = len(self._sync_check.ids) + 1
         self._context_length = (
@@ -109,7 +104,7 @@ class VllmEngine(SteppingEngine):
         }
         fixed |= {"mm_device_do_normalize": False} if self._sees else {}  # they come as the learner has them
         fixed |= {"enable_sleep_mode": True} if sleep_level else {}
-        fixed |= {} if adapter is None else lora_options(adapter)
+        fixed |= {} if adapter is None else lora_options(adapter, sleep_level)
         taken = sorted(fixed.keys() & (options or {}).keys())
         if taken:
             raise UsageError(f"the engine sets {', '.join(taken)} itself: leave it out of the options")
@@ -118,10 +113,8 @@ class VllmEngine(SteppingEngine):
         self._vllm = vllm
         self._output_kinds = load("vllm.sampling_params", "vllm", "the engine 'vllm'").RequestOutputKind
         self._dtype = dtype
-        self._sleep_level = sleep_level
-        self._asleep: set[str] = set()
-        self._whole = True
-        self._seeds = seeds
+        self._sleep_level, self._asleep = sleep_level, set[str]()
+        self._whole, self._seeds = True, seeds
         self._latest, self._draws = 0, count()  # the latest request's seed, and draws, without own seeds
         self._numbers = count()
         self._asked: dict[str, SampledResponse] = {}
@@ -364,8 +357,10 @@ def next_tokens(response: SampledResponse, *, seeds: bool) -> dict[str, Any]:
     }
 
 
-def lora_options(adapter: Adapter) -> dict[str, Any]:
-    """Return vLLM's arguments for one adapter; `UsageError` for a rank that it has no room for."""
+def lora_options(adapter: Adapter, sleep_level: int = 0) -> dict[str, Any]:
+    """Return vLLM's arguments for one adapter; `UsageError` for too high a rank, or without its base."""
+    if sleep_level > 1:
+        raise UsageError("an adapter's base stays in vLLM: set rollout.vllm_sleep to 1 or 0")
     rank = next((rank for rank in _RANKS if rank >= adapter.rank), None)
     if rank is None:
         raise UsageError(f"vLLM has adapters of rank {_RANKS[-1]} at most: lower learner.lora_rank")

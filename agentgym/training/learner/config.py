@@ -16,6 +16,7 @@ from agentgym.core.options import (
 from agentgym.errors import UsageError
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
 from agentgym.training.learner.packing import Packing
+from agentgym.training.models.lora import Adapter
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
@@ -113,6 +114,11 @@ class LearnerConfig:
             raise UsageError(f"betas must be at least 0 and below 1, got {self.betas}")
         if self.attention == "flash" and (self.packing != "rows" or self.dtype == "float32"):
             raise UsageError("attention=flash needs packing=rows and bfloat16: set them, or attention=auto")
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """What is trained instead of the policy's own weights, if anything."""
+        return None if self.lora_rank is None else Adapter(self.lora_rank, self.lora_alpha, self.lora_targets)
 
     @property
     def recomputes(self) -> bool:

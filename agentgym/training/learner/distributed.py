@@ -44,6 +44,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.training.learner.heartbeat import heartbeats
+from agentgym.training.models.weights import whole
 
 PATIENCE = timedelta(hours=2)
 """How long ranks wait for each other, as they do while one plays longer. `heartbeats` notice a dead one."""
@@ -229,12 +230,6 @@ def reshard(module: torch.nn.Module) -> None:
     """Let go of weights that a sharded module put together and keeps for a backward pass."""
     if isinstance(module, FSDPModule):
         module.reshard()
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """Return a tensor with the parts of all ranks, which all have to call."""
-    with torch.no_grad():
-        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
 
 
 def gathered(state: Any, ranks: Ranks) -> Any:

@@ -28,10 +28,9 @@ from agentgym.errors import UsageError
 from agentgym.training.learner.attention import attend_in_packs
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic, explained_variance
-from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard, whole
+from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard
 from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, recompute_layers, value_gradient
 from agentgym.training.learner.logprobs import check_model
-from agentgym.training.learner.lora import adapter_of, merged_weights, own_weights, without_adapter
 from agentgym.training.learner.packing import Pack, StepRow
 from agentgym.training.learner.shards import (
     begin_moments,
@@ -42,10 +41,17 @@ from agentgym.training.learner.shards import (
     unique_tensors,
 )
 from agentgym.training.learner.tree import own_packs
-from agentgym.training.models.adapter import FOLDER, MARK, has_adapter
+from agentgym.training.models.lora import (
+    FOLDER,
+    MARK,
+    has_adapter,
+    merged_weights,
+    own_weights,
+    without_adapter,
+)
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.pictures import PictureReader
-from agentgym.training.models.weights import NamedTensors, WeightFiles
+from agentgym.training.models.weights import NamedTensors, WeightFiles, whole
 
 
 class DivergenceError(UsageError):
@@ -127,9 +133,8 @@ class Learner:
         if config.gradient_checkpointing:
             for trained in (model,) if critic is None else (model, critic.body):
                 recompute_layers(trained)
-        self._adapter = adapter_of(config)
-        if self._adapter is not None:
-            self._adapter.add_to(model)
+        if config.adapter is not None:
+            config.adapter.add_to(model)
         elif reference is None and objective.kl_coefficient > 0:
             reference = copy.deepcopy(model)
         self.model = model.train(False)
@@ -406,8 +411,8 @@ class Learner:
                 weights[name] = tensor.to("cpu", torch.promote_types(tensor.dtype, torch.float32))
         if self.ranks.is_first:
             save_model(directory, LanguageModel(self.model, tokenizer, pictures), weights)
-            if self._adapter is not None:
-                self._adapter.save(Path(directory) / FOLDER, adapter, self.model.name_or_path)
+            if self.config.adapter is not None:
+                self.config.adapter.save(Path(directory) / FOLDER, adapter, self.model.name_or_path)
 
     # ---- checkpoints --------------------------------------------------------------------------
 

@@ -30,8 +30,8 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.learner import DivergenceError, Learner
-from agentgym.training.learner.lora import merged_weights, without_adapter
 from agentgym.training.learner.packing import StepRow, on_device
+from agentgym.training.models.lora import merged_weights, without_adapter
 from agentgym.training.models.models import LanguageModel, save_model
 from agentgym.training.models.reward_model_file import (
     REFERENCE,

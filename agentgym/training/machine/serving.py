@@ -23,7 +23,6 @@ from agentgym.training.engines.sync_check import LENGTH
 from agentgym.training.engines.vllm import lora_options
 from agentgym.training.engines.vllm_server import FLAGS, LORA_SWITCH, ServerLostError, VllmServer
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.lora import adapter_of
 from agentgym.training.models.hub import model_directory
 from agentgym.training.policy.open import tiny_size
 
@@ -100,7 +99,7 @@ def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
     own: dict[str, Any] = {"data_parallel_size": devices // parallel, "max_model_len": context}
     if config.rollout.weight_transfer == "nccl":
         own["weight_transfer_config"] = {"backend": "nccl"}
-    if (adapter := adapter_of(config.learner)) is not None:
+    if (adapter := config.learner.adapter) is not None:
         own |= lora_options(adapter) | {"api_server_count": 1}  # each would have adapters of its own
     command = [
         "vllm",

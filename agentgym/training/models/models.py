@@ -25,7 +25,7 @@ from transformers.utils import logging
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
-from agentgym.training.models.adapter import FOLDER, Adapter
+from agentgym.training.models.lora import FOLDER, Adapter
 from agentgym.training.models.pictures import PictureReader
 from agentgym.training.models.weights import WeightFiles, empty_model, family_of, of_text, refuse_missing
 
@@ -66,8 +66,8 @@ def load_model(
 
     Raises:
         UsageError: there is no such directory, it is incomplete, or its tokenizer has no chat template
-            or more tokens than the model has embeddings; or an adapter was added to the weights, and
-            ``dtype`` would round it away.
+            or more tokens than the model has embeddings; or ``dtype`` would round away an adapter that was
+            added to the weights.
     """
     refuse_rounding(directory, dtype)
     opened = open_directory(directory, dtype=dtype, device=device)

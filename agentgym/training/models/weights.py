@@ -183,6 +183,12 @@ class NamedTensors:
         return self.made()
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """Return a tensor with the parts of all ranks, which all have to call."""
+    with torch.no_grad():
+        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor.detach()
+
+
 def empty_model(
     path: Path, config: Any, dtype: torch.dtype, device: torch.device
 ) -> tuple[PreTrainedModel, WeightFiles] | None:
