@@ -17,7 +17,7 @@ from agentgym.training.engines.server import ServerEngine
 from agentgym.training.engines.types import Engine
 from agentgym.training.engines.vllm import VllmEngine
 from agentgym.training.models.hub import model_directory
-from agentgym.training.models.models import LanguageModel, load_model, open_directory
+from agentgym.training.models.models import LanguageModel, load_model, open_directory, refuse_rounding
 
 StandaloneEngine: TypeAlias = Literal["hf", "vllm", "server"]
 """`transformers` or vLLM in this process, or ``vllm serve`` processes."""
@@ -54,6 +54,7 @@ def open_engine(
     if engine == "hf":
         language_model = load_model(directory, dtype=dtype, device=device)
         return language_model, HfEngine(language_model.model)
+    refuse_rounding(directory, dtype)
     language_model = open_directory(directory, dtype=dtype)
     if engine == "vllm":
         return language_model, VllmEngine.of(language_model, dtype=dtype, options=options)

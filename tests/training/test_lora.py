@@ -10,6 +10,7 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.learner import Learner
 from agentgym.training.models.lora import FOLDER, Adapter, has_adapter, without_adapter
 from agentgym.training.models.models import copied, load_model
+from agentgym.training.standalone import open_engine
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 
@@ -119,8 +120,9 @@ def test_a_saved_model_has_the_whole_of_a_small_step(on_grid, language_model, tm
         a, b = (each["default"].weight.full_tensor() for each in (layer.lora_A, layer.lora_B))
         step, change = 2.0 * b @ a, saved[f"{name}.weight"] - before[f"{name}.weight"]
         assert ((change * step).sum() / step.square().sum()).item() == pytest.approx(1.0, abs=0.02)
-    with pytest.raises(UsageError, match=r"a base and an adapter, which .*bfloat16 would round away"):
-        load_model(tmp_path, dtype=torch.bfloat16)
+    for opened in (load_model, lambda path, dtype: open_engine(str(path), "vllm", dtype=dtype)):
+        with pytest.raises(UsageError, match=r"a base and an adapter, which .*bfloat16 would round away"):
+            opened(tmp_path, dtype=torch.bfloat16)
 
 
 def test_gradient_checkpointing_changes_nothing(model):
