@@ -30,7 +30,7 @@ PACKAGES = {
     "jinja2": ("jinja2",),
     "endpoint": ("openai", "httpx2", "aiolimiter", "anthropic"),
     "serve": ("fastapi", "uvicorn", "websockets"),
-    "retrieval": ("numba", "faiss", "tantivy"),
+    "retrieval": ("numba", "faiss"),
     "spacy": ("spacy",),
     "pettingzoo": ("pettingzoo",),
     "inspect": ("inspect_ai",),

@@ -113,7 +113,7 @@ def add_engine(parser: Parser) -> None:
     """Declare what ranks."""
     parser.add_argument(
         "--engine",
-        help="what ranks: bm25, tantivy, lucene, pyserini, exact, faiss, hybrid or remote (default: as the "
+        help="what ranks: bm25, lucene, pyserini, exact, faiss, hybrid or remote (default: as the "
         "description says, else bm25)",
     )
     parser.add_argument(

@@ -20,20 +20,16 @@ from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, documents,
 from agentgym.retrieval.index import Index, Manifest
 from agentgym.retrieval.searcher import CACHE_BYTES, Searcher
 
-SearchEngine: TypeAlias = Literal[
-    "bm25", "tantivy", "lucene", "pyserini", "exact", "faiss", "hybrid", "remote"
-]
-"""What ranks: ``bm25`` as Lucene does; ``tantivy`` many millions of documents in less memory, with ranks of
-its own; ``lucene`` itself, in a Java machine; ``pyserini`` the same index by pyserini's own searcher;
-``exact`` all vectors of an encoder; ``faiss`` millions of vectors; ``hybrid`` two of these, fused by ranks;
-``remote`` a server."""
+SearchEngine: TypeAlias = Literal["bm25", "lucene", "pyserini", "exact", "faiss", "hybrid", "remote"]
+"""What ranks: ``bm25`` as Lucene does; ``lucene`` itself, in a Java machine; ``pyserini`` the same index by
+pyserini's own searcher; ``exact`` all vectors of an encoder; ``faiss`` millions of vectors; ``hybrid`` two of
+these, fused by ranks; ``remote`` a server."""
 
 ENCODING: Final = ("exact", "faiss")
 """Engines of vectors, which need an encoder."""
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "bm25": ("k1", "b"),
-    "tantivy": (),
     "lucene": ("k1", "b"),
     "pyserini": ("k1", "b"),
     "exact": (),

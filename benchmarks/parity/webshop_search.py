@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from agentgym.envs.webshop.engine.search import documents, search_in_memory
 from agentgym.envs.webshop.engine.session import parse
 from agentgym.envs.webshop.engine.world import FOUND
 from agentgym.retrieval.analysis import Analyser
-from agentgym.retrieval.engines.tantivy import build_tantivy
 from agentgym.retrieval.index import Index
 from benchmarks.parity.webshop import read_episodes
 from benchmarks.speed.report import machine
@@ -102,14 +100,10 @@ def compare(recordings: Path) -> dict[str, dict[str, float]]:
     """Compare all engines."""
     catalogue = open_catalogue("webshop/small")
     recorded = recorded_searches(recordings)
-    results = {
+    return {
         "bm25": agreement(asked(search_in_memory(catalogue, "webshop/small")), recorded),
         "bm25s": agreement(bm25s_search(catalogue), recorded),
     }
-    with tempfile.TemporaryDirectory() as folder:
-        index = build_tantivy(documents(catalogue), corpus="webshop/small", folder=Path(folder, "index"))
-        results["tantivy"] = agreement(asked(index), recorded)
-    return results
 
 
 def markdown(results: Mapping[str, Mapping[str, float]], queries: int, versions: str) -> str:
@@ -122,8 +116,7 @@ def markdown(results: Mapping[str, Mapping[str, float]], queries: int, versions:
         f"{queries} queries of the recorded episodes, over the same 1,000 products: the share of the",
         "recorded first page of ten, and of all fifty, that is found; Kendall's correlation of the ranks of",
         "what both found; the share of queries that find the same list in the same order. `bm25` is the",
-        "project's own index; `bm25s` has exact lengths and leaves ties to chance; `tantivy` has other",
-        "constants.",
+        "project's own index; `bm25s` has exact lengths and leaves ties to chance.",
         "",
         "| engine | top 10 | top 50 | ranks (tau) | identical lists |",
         "|---|---|---|---|---|",
@@ -140,8 +133,8 @@ def main() -> None:
     parser.add_argument("--recordings", type=Path, required=True)
     arguments = parser.parse_args()
     results = compare(arguments.recordings)
-    about = machine("bm25s", "tantivy", "PyStemmer")
-    versions = ", ".join(f"{name} {about[name]}" for name in ("numpy", "bm25s", "tantivy", "PyStemmer"))
+    about = machine("bm25s", "PyStemmer")
+    versions = ", ".join(f"{name} {about[name]}" for name in ("numpy", "bm25s", "PyStemmer"))
     queries = len(recorded_searches(arguments.recordings))
     OUT.write_text(json.dumps({"machine": about, "queries": queries, "engines": results}, indent=1) + "\n")
     OUT.with_suffix(".md").write_text(markdown(results, queries, versions))

@@ -28,7 +28,6 @@ from agentgym.retrieval.corpus.naming import IdColumn
 from agentgym.retrieval.engines.bm25 import ENGINE, Bm25, build_bm25, open_bm25
 from agentgym.retrieval.engines.bm25.merging import merge_blocks
 from agentgym.retrieval.engines.bm25.postings import in_files, write_layout
-from agentgym.retrieval.engines.tantivy import build_tantivy
 from agentgym.retrieval.index import MANIFEST, Manifest, new_folder, spool_beside, versions
 from benchmarks.retrieval.synthetic import counted_blocks, five_words, made_up, questions
 from benchmarks.speed.report import machine
@@ -148,7 +147,6 @@ def side_by_side(folder: Path, passages: int) -> dict[str, float]:
         "bm25, batch": _ours_in_a_batch(open_bm25(folder / "bm25", backend="numba")),
         "bm25, NumPy, batch": _ours_in_a_batch(open_bm25(folder / "bm25", backend="numpy")),
         "bm25s, numba": _bm25s(corpus),
-        "tantivy": _ours(build_tantivy(corpus, corpus="made up", folder=folder / "tantivy")),
         "SQLite FTS5": _fts5(corpus),
     }
     whole = questions((1 + ROUNDS) * ASKED)
@@ -253,7 +251,7 @@ def run_phase(name: str, folder: Path, passages: int) -> dict[str, float]:
 def save(passages: int, phase: str, figures: dict[str, float]) -> None:
     """Put the figures of a phase with those that are known."""
     record = json.loads(OUT.read_text()) if OUT.exists() else {"sizes": {}}
-    record["machine"] = machine("bm25s", "numba", "tantivy", "PyStemmer") | {"sqlite": sqlite3.sqlite_version}
+    record["machine"] = machine("bm25s", "numba", "PyStemmer") | {"sqlite": sqlite3.sqlite_version}
     record["sizes"].setdefault(str(passages), {})[phase] = figures
     OUT.write_text(json.dumps(record, indent=1) + "\n")
 
@@ -262,7 +260,7 @@ def markdown(record: dict[str, Any]) -> str:
     """Write the tables, of what has been measured."""
     about = record["machine"]
     sizes = sorted((int(size), result) for size, result in record["sizes"].items())
-    packages = ("python", "numpy", "numba", "bm25s", "tantivy", "sqlite")
+    packages = [name for name in about if name not in ("cpu", "system", "gymnasium", "agentgym-suite")]
     lines = ["# BM25 at several sizes", ""]
     lines += [f"`python -m benchmarks.retrieval.bm25` on {about['cpu']};"]
     lines += [f"{', '.join(f'{name} {about[name]}' for name in packages)}.", "", *SETTING, ""]
@@ -333,8 +331,9 @@ SETTING = (
 NOTES = """\
 `bm25` is the project's own index, compiled by numba; `NumPy` is its form without, which finds the same;
 `batch` is `search_all`. `bm25s` has the formula but not Lucene's lengths and ties, with its numba backend,
-whose compilation is not counted, and all queries of a round in one call; `tantivy` has other constants. Both,
-and SQLite's FTS5, are given the same terms. The others are asked no more than 200,000 passages.
+whose compilation is not counted, and all queries of a round in one call. It and SQLite's FTS5 are given
+the same terms. The others are asked no more than 200,000 passages.
+Rows of another engine are of an earlier version, which had it.
 The wall time of a batch, on two threads, says little where others used the cores too: half its processor time
 is what two free cores take. Passages drawn as counted terms were built without their texts, which a build
 reads at about 75 us each; their search is that of any index.

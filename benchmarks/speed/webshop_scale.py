@@ -25,7 +25,6 @@ from agentgym.envs.webshop.data.importer import convert, find_files
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
-from agentgym.retrieval.engines.tantivy import build_tantivy, open_tantivy
 from benchmarks.speed.report import machine
 from benchmarks.speed.webshop_catalogue import instructions, write_upstream
 
@@ -39,14 +38,6 @@ ROUNDS = 5
 FOUND = 50
 BM25S_LIMIT = 200_000
 """Documents that bm25s is given at most."""
-
-COMPARED = ("bm25", "bm25s", "bm25s, numba", "tantivy")
-"""Engines in the order of the report."""
-
-ENGINES: dict[str, tuple[Callable[..., Any], Callable[[Path], Any]]] = {
-    "bm25": (build_bm25, open_bm25),
-    "tantivy": (build_tantivy, open_tantivy),
-}
 
 
 def documents(folder: Path) -> Iterator[tuple[str, str]]:
@@ -71,10 +62,10 @@ def importing(folder: Path, products: int) -> dict[str, float]:
     return {"bytes": size_of(folder / "store")}
 
 
-def build(folder: Path, products: int, engine: str) -> dict[str, float]:
+def build(folder: Path, products: int) -> dict[str, float]:
     """Build an index."""
-    ENGINES[engine][0](documents(folder), corpus="made up", folder=folder / engine)
-    return {"bytes": size_of(folder / engine)}
+    build_bm25(documents(folder), corpus="made up", folder=folder / "bm25")
+    return {"bytes": size_of(folder / "bm25")}
 
 
 def opening(folder: Path, products: int) -> dict[str, float]:
@@ -88,10 +79,10 @@ def opening(folder: Path, products: int) -> dict[str, float]:
     return {"open_ms": 1e3 * (opened - began), "product_us": 1e6 * (read - opened) / 20_000}
 
 
-def searching(folder: Path, products: int, engine: str) -> dict[str, float]:
+def searching(folder: Path, products: int) -> dict[str, float]:
     """Open an index and search it, with the machine's caches to itself."""
     began = time.process_time()
-    index = ENGINES[engine][1](folder / engine)
+    index = open_bm25(folder / "bm25")
     opened = time.process_time()
     times = []
     for query in [*instructions(2 * QUERIES)[QUERIES:], *instructions(QUERIES)]:
@@ -105,9 +96,7 @@ def searching(folder: Path, products: int, engine: str) -> dict[str, float]:
 def side_by_side(folder: Path, products: int) -> dict[str, float]:
     """Ask each query of all engines in turn, so that whatever else the machine does hits all of them."""
     searches: dict[str, Callable[[str], object]] = {
-        name: partial(reopen(folder / name).search, k=FOUND)
-        for name, (_, reopen) in ENGINES.items()
-        if (folder / name).exists()
+        "bm25": partial(open_bm25(folder / "bm25").search, k=FOUND)
     }
     if products <= BM25S_LIMIT:
         searches |= bm25s_searches(folder)
@@ -116,8 +105,7 @@ def side_by_side(folder: Path, products: int) -> dict[str, float]:
         for search in searches.values():
             search(query)
     times = np.array([asked(searches, query) for query in queries[QUERIES:]])  # (queries, engines)
-    bm25 = list(searches).index("bm25")
-    ratios = np.median((times / times[:, bm25 : bm25 + 1]).reshape(ROUNDS, QUERIES, -1), axis=1)
+    ratios = np.median((times / times[:, :1]).reshape(ROUNDS, QUERIES, -1), axis=1)
     figures: dict[str, float] = {}
     for column, name in enumerate(searches):
         p50, p99 = np.quantile(times[:, column], [0.5, 0.99]).tolist()
@@ -166,10 +154,8 @@ PHASES: dict[str, Callable[..., dict[str, float]]] = {
     "write": write,
     "import": importing,
     "open": opening,
-    "build bm25": partial(build, engine="bm25"),
-    "search bm25": partial(searching, engine="bm25"),
-    "build tantivy": partial(build, engine="tantivy"),
-    "search tantivy": partial(searching, engine="tantivy"),
+    "build bm25": build,
+    "search bm25": searching,
     "side by side": side_by_side,
 }
 
@@ -207,7 +193,8 @@ def markdown(record: dict[str, Any]) -> str:
     """Write the tables, of what has been measured."""
     about = record["machine"]
     sizes = sorted((int(size), result) for size, result in record["sizes"].items())
-    packages = ("python", "numpy", "bm25s", "numba", "tantivy", "PyStemmer")
+    packages = [name for name in about if name not in ("cpu", "system", "gymnasium", "agentgym-suite")]
+    phases = sorted({name for _, result in sizes for name in result})  # those of earlier versions too
     lines = [
         "# WebShop at full scale",
         "",
@@ -219,7 +206,7 @@ def markdown(record: dict[str, Any]) -> str:
         "| phase | products | processor time | peak memory | on disk |",
         "|---|---|---|---|---|",
     ]
-    for name in ("import", "build bm25", "build tantivy"):
+    for name in ("import", *(name for name in phases if name.startswith("build "))):
         for size, row in ((size, result[name]) for size, result in sizes if name in result):
             figures = f"{row['cpu_s']:,.0f} s | {row['peak_mb']:,.0f} MB | {row['bytes'] / 1e6:,.0f} MB"
             lines.append(f"| {name} | {size:,} | {figures} |")
@@ -228,7 +215,7 @@ def markdown(record: dict[str, Any]) -> str:
         "| opened | products | time | peak memory after reading | a query alone: median, fastest tenth |",
     ]
     lines.append("|---|---|---|---|---|")
-    for name in ("open", "search bm25", "search tantivy"):
+    for name in ("open", *(name for name in phases if name.startswith("search "))):
         for size, row in ((size, result[name]) for size, result in sizes if name in result):
             what = {"open": "catalogue"}.get(name, name.removeprefix("search "))
             alone = f"{row['p50_ms']:.2f} ms, {row['p10_ms']:.2f} ms" if "p50_ms" in row else ""
@@ -246,7 +233,7 @@ def markdown(record: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for size, row in ((size, result["side by side"]) for size, result in sizes if "side by side" in result):
-        for engine in (name for name in COMPARED if f"{name} mean" in row):
+        for engine in sorted(key.removesuffix(" mean") for key in row if key.endswith(" mean")):
             times = " | ".join(f"{row[f'{engine} {key}']:.2f} ms" for key in ("mean", "p50", "p99"))
             lines.append(f"| {engine} | {size:,} | {times} | {row[f'{engine} ratio']:.2f} |")
     return "\n".join(lines) + "\n\n" + NOTES
@@ -261,9 +248,9 @@ SETTING = (
 
 NOTES = """\
 `bm25` is the project's own index, which ranks as Lucene does, document for document; `bm25s` has the
-formula but not Lucene's lengths and ties, and `tantivy` other constants. `bm25s` is given the same terms,
-with its NumPy backend and with numba's, whose compilation is not counted, and no more than 200,000
-documents: it takes lists of all words, and so several gigabytes beyond.
+formula but not Lucene's lengths and ties. `bm25s` is given the same terms, with its NumPy backend and
+with numba's, whose compilation is not counted, and no more than 200,000 documents: it takes lists of all
+words, and so several gigabytes beyond. Rows of another engine are of an earlier version, which had it.
 The comparison for 100,000 was measured on the machine named above; the other rows stem from an AMD EPYC.
 What has no row was not measured: a phase is run, or run again, by `--only PHASE`.
 """
@@ -294,7 +281,7 @@ def main() -> None:
 def save(products: int, phase: str, figures: dict[str, float]) -> None:
     """Put the figures of a phase with those that are known."""
     record = json.loads(OUT.read_text()) if OUT.exists() else {"sizes": {}}
-    record["machine"] = machine("bm25s", "numba", "tantivy", "PyStemmer")
+    record["machine"] = machine("bm25s", "numba", "PyStemmer")
     record["sizes"].setdefault(str(products), {})[phase] = figures
     OUT.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -131,7 +131,7 @@ def test_damage_is_found(capsys, folders):
         ("corpus_sha256", "0" * 64, "has corpus_sha256"),
         ("count", 4, "has count 4, not 3"),
         ("schema", 1, "has schema 1, not 2"),
-        ("engine", "tantivy/1", "delete it and build it again"),
+        ("engine", "lucene/1", "delete it and build it again"),
     ):
         manifest.write_text(json.dumps({**table, key: value}))
         assert problem in said(capsys, "verify", "ships", code=1)

@@ -239,7 +239,7 @@ def test_an_index_that_cannot_answer(counted):
 def test_standing_is_that_of_the_weakest_engine(counted):
     for engine, engines, standing in (
         ("bm25/1", "", "exact"),
-        ("tantivy/1", "", "recomputable"),
+        ("lucene/1", "", "recomputable"),
         ("hybrid/1", "bm25/1 exact/1", "recomputable"),
         ("hybrid/1", "bm25/1 bm25/1", "exact"),
         ("hybrid/1", "remote/1 exact/1", "attested"),

@@ -49,5 +49,5 @@ def test_what_is_made_up_is_always_the_same():
 
 def test_the_committed_report():
     record = json.loads(webshop_scale.OUT.read_text())
-    assert set(record["sizes"]["100000"]) == set(PHASES)
+    assert set(record["sizes"]["100000"]) >= set(PHASES)
     assert webshop_scale.OUT.with_suffix(".md").read_text() == markdown(record)

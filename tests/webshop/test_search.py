@@ -37,7 +37,6 @@ def test_titles_descriptions_first_points_and_options_are_found():
     "engine",
     [
         "bm25",
-        pytest.param("tantivy", marks=pytest.mark.peer),
         pytest.param("lucene", marks=pytest.mark.java),
     ],
 )
@@ -70,9 +69,9 @@ def test_episodes_share_the_world_and_its_searches(copy):
     assert (info.hits > 0, info.misses, info.maxsize is not None) == (True, 1, True)
 
 
-@pytest.mark.peer
+@pytest.mark.java
 def test_the_engine_is_part_of_what_an_episode_depends_on(copy):
-    worlds = [load_world(str(copy), tagger="words", search=search) for search in ("bm25", "tantivy")]
+    worlds = [load_world(str(copy), tagger="words", search=search) for search in ("bm25", "lucene")]
     assert worlds[0].manifest["search"] == "bm25/1"
     assert worlds[0].key != worlds[1].key
 
@@ -80,10 +79,10 @@ def test_the_engine_is_part_of_what_an_episode_depends_on(copy):
 def test_unknown_engines(copy):
     with pytest.raises(UsageError, match="unknown search 'bm26'"):
         WebShopEnv(dataset=str(copy), search="bm26")
-    with pytest.raises(UsageError, match="unknown search 'exact'; choose one of bm25, tantivy, lucene"):
+    with pytest.raises(UsageError, match="unknown search 'exact'; choose one of bm25, lucene"):
         WebShopEnv(search="exact")
     with pytest.raises(UsageError, match="the built-in data set is searched by bm25"):
-        WebShopEnv(search="tantivy")
+        WebShopEnv(search="lucene")
 
 
 def recordings():

@@ -116,8 +116,7 @@ class MultihopEnv(AgentEnv[str]):
             dataset: ``builtin``; or name or path of imported data, as `open_questions` takes it.
             form: ``steppo`` or ``search-r1``.
             corpus: ``union`` of all passages; a question's ``own``; ``fullwiki``.
-            search: ``bm25``, ``tantivy``, ``lucene``, ``pyserini``, ``exact``, ``faiss``, ``hybrid``,
-                ``remote:URL``.
+            search: ``bm25``, ``lucene``, ``pyserini``, ``exact``, ``faiss``, ``hybrid``, ``remote:URL``.
             encoder: of ``exact``, ``faiss`` and ``hybrid``: a preset or a folder; None for ``minilm``.
             device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             k: passages that a search finds; None for the form's, 5 or 3.

@@ -93,7 +93,7 @@ class PaperSearchEnv(AgentEnv[str]):
         Args:
             split: ``train``, ``valid`` or ``test``; of the query files, those there are.
             dataset: ``builtin``; ``papersearch/ieee-vis``, ``.../autoscholar``, ``.../realscholar``; a path.
-            search: ranks papers: ``bm25``, ``tantivy``, ``lucene``, ``exact`` or ``hybrid``.
+            search: ranks papers: ``bm25``, ``lucene``, ``exact`` or ``hybrid``.
             encoder: of a search by vectors and of the selector ``encoder``; None for ``minilm``.
             device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:attribute``; a `Selector`.

@@ -81,7 +81,7 @@ class WebShopEnv(AgentEnv[str]):
         split_by: GoalDivision = "goal",
         generator: int | None = None,
         tagger: str = DEFAULT,
-        search: Literal["bm25", "tantivy", "lucene"] = "bm25",
+        search: Literal["bm25", "lucene"] = "bm25",
         special_queries: bool = False,
         observation: Mode = "text",
         parity: WebShopParity | None = None,
@@ -105,7 +105,7 @@ class WebShopEnv(AgentEnv[str]):
             split_by: ``product`` keeps all goals for a product in one of ``train``, ``valid`` and ``test``.
             generator: version of built-in goals, 1 or 2; None for 2, in which no two splits share a text.
             tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
-            search: ranks products: ``bm25`` as the original does; for imported data ``tantivy``, ``lucene``.
+            search: ranks products: ``bm25`` as the original does; for imported data ``lucene``.
             special_queries: whether queries that begin with ``<r>``, ``<a>``, ``<c>`` or ``<q>`` are special.
             observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
             parity: ``upstream`` shows exactly what the original does; see `ShopView`.

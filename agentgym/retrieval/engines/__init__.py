@@ -1,1 +1,1 @@
-"""Search engines: BM25, tantivy, Lucene, exact and approximate vectors, hybrids, remote servers."""
+"""Search engines: BM25, Lucene, exact and approximate vectors, hybrids, remote servers."""

@@ -20,7 +20,7 @@ from agentgym.retrieval.searcher import Searcher
 VectorEngine: TypeAlias = Literal["exact", "hybrid"]
 """What ranks by vectors: ``exact`` alone, ``hybrid`` fused with ``bm25``."""
 
-PaperEngine: TypeAlias = Literal["bm25", "tantivy", "lucene"] | VectorEngine
+PaperEngine: TypeAlias = Literal["bm25", "lucene"] | VectorEngine
 
 ENCODER: Final = "minilm"
 """Where none is named."""

@@ -4,7 +4,7 @@ Robertson et al. 1994, in Lucene's form: a term that d of D documents hold has t
 ``w = log(1 + (D - d + 1/2) / (d + 1/2))`` and adds ``w - w / (1 + f / norm)`` to the score of a document
 that holds it f times, with ``norm = k1 (1 - b + b length / average)``. Everything is in Lucene's precision,
 lengths have Lucene's rounding (`agentgym.retrieval.engines.bm25.lengths`) and equal scores stand in the order
-of the documents' ids, as in Anserini: ``bm25s`` and ``tantivy`` compute the formula, but rank otherwise.
+of the documents' ids, as in Anserini: ``bm25s`` computes the formula, but ranks otherwise.
 """
 
 from __future__ import annotations
