@@ -25,7 +25,6 @@ COMMANDS = {
     "plot": "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with "
     "--what, a diagnostic of one run or several, with its numbers as JSON beside the picture.",
     "data": "List, find, import and verify official data; write demonstrations; look after data pools.",
-    "export": "Write a run in the form of another project.",
     "import": "Play the actions of somebody else's run, compare what follows, and keep it as a run.",
     "index": "Build, take over, inspect, query and verify search indexes.",
     "doctor": "Check the installation; with --cpu or --gpu training on this machine: one iteration and "

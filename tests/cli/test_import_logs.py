@@ -273,28 +273,19 @@ def test_logs_of_inspect_ai_say_what_was_played(run_import, alfworld):
     assert (code, [(m["step"], m["quantity"]) for m in report["mismatches"]]) == (1, [(3, "reward")])
 
 
-def test_an_exported_run_comes_back(run_import, cli, tmp_path):
-    words = (
-        "bench",
-        "quick",
-        "--env",
-        "EZPoints",
-        "--limit",
-        2,
-        "--agent",
-        "random",
-        "--out",
-        tmp_path / "runs",
-    )
-    assert cli(*words, "--no-baselines", "--no-verify")[0] == 0
-    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("run.json"))
-    assert cli("export", "inspect", folder, "--out", tmp_path / "exported.json")[0] == 0
-    text = (tmp_path / "exported.json").read_text()
-    code, shown, report = run_import(
-        "inspect", text, "--env", "agentgym/EZPoints-v0", "--split", "test", name="log.json"
-    )
+def test_a_log_that_an_earlier_version_exported(run_import, sokoban):
+    samples = [
+        {
+            "id": f"Sokoban/{episode['task']}",
+            "scores": {"score": {"value": episode["score"]}},
+            "metadata": {key + "s": [step[key] for step in episode["steps"]] for key in ("action", "reward")},
+        }
+        for episode in sokoban
+    ]
+    text = json.dumps({"version": 2, "samples": samples})
+    code, shown, report = run_import("inspect", text, *ENVS["sokoban"], name="log.json")
     assert code == 0, shown
-    assert (report["episodes"], report["compared"]["score"]) == (4, 4)
+    assert report["compared"]["score"] == report["episodes"] == len(sokoban)
 
 
 def test_what_is_not_at_hand_is_not_compared(run_import, alfworld):

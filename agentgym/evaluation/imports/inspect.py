@@ -1,7 +1,7 @@
 """The dialect ``inspect``: logs of inspect_ai in its JSON form, version 2.
 
 Read are logs of `agentgym.bridges.inspect_ai`, by their tool calls and the rewards in the sample's store, and
-those that ``agentgym export inspect`` writes, by the actions and rewards in the sample's metadata.
+those that earlier versions exported, by the actions and rewards in the sample's metadata.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 from agentgym.core.tools import Tool, ToolCall, ToolCallError, action_of
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, parse_episode
-from agentgym.evaluation.log.inspect_log import LOG_VERSION
 from agentgym.io.untrusted import read_json
+
+LOG_VERSION = 2
+"""Of inspect_ai's log format."""
 
 STORE = "agentgym"
 """Key of a sample's store under which its episode is, and name of the scorer."""
