@@ -1,5 +1,7 @@
 """Reward schemes: what papers pay, in every suite and form, and the invalid-action penalty beside it."""
 
+from typing import get_args
+
 import gymnasium
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from agentgym.algos.advantage import step_rewards, trajectory_sums
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
-from agentgym.core.rewards import SCHEMES
+from agentgym.core.rewards import RewardScheme
 from agentgym.core.types import Completion, Request
 from agentgym.env import Outcome
 from agentgym.errors import UsageError
@@ -55,7 +57,9 @@ def _test_split(env_id):
 @pytest.mark.parametrize("env_id", SUITES)
 def test_every_suite_pays_by_every_scheme(env_id):
     options = {**_test_split(env_id), "max_steps": 12 if "Search" not in env_id else None}
-    native, sparse, success = (_played(env_id, reward, **options).trajectories[0] for reward in SCHEMES)
+    native, sparse, success = (
+        _played(env_id, reward, **options).trajectories[0] for reward in get_args(RewardScheme)
+    )
     assert native.state_hashes == sparse.state_hashes == success.state_hashes  # states know no rewards
     assert native.won == sparse.won == success.won
     assert [step.reward for step in sparse.steps] == [0.0] * (len(sparse.steps) - 1) + [10.0 * sparse.won]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 RewardScheme: TypeAlias = Literal["native", "sparse10", "score+success"]
 """What the steps of an episode pay.
@@ -12,8 +12,6 @@ GraphGPO, 3SPO and iStar train; the 0.1 that they take off for a rejected action
 (``algorithm_options.penalty``), never the environment's. ``score+success``: as StepPO trains; each suite says
 what that is where it is not 1 at the end of an episode that is won.
 """
-
-SCHEMES: tuple[RewardScheme, ...] = get_args(RewardScheme)
 
 WIN: dict[RewardScheme, float] = {"sparse10": 10.0, "score+success": 1.0}
 """What winning pays."""

@@ -44,10 +44,6 @@ class AnswersAhead(Protocol):
         """Have a function called when `collect_answers` may have more."""
         ...
 
-    def forget_answers(self, slots: Sequence[int]) -> None:
-        """Ask no more for slots."""
-        ...
-
 
 class SlotAnswers(Generic[EnvT]):
     """Queries of the games in slots, and the answers that wait for the call that uses them."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 
-from agentgym.core.types import AsyncPolicy, Completion, EpisodeListener, Policy, Request, Trajectory
+from agentgym.core.types import Completion, EpisodeListener, Policy, Request, Trajectory
 from agentgym.envs.sotopia.scenarios import Side
 from agentgym.errors import UsageError
 
@@ -52,22 +51,6 @@ class SidesPolicy:
         for policy in self.policies:
             if isinstance(policy, EpisodeListener):
                 policy.ended(trajectory)
-
-
-class AsyncSidesPolicy(SidesPolicy):
-    """The same for two policies that take their time, such as models behind an endpoint."""
-
-    def submit(self, request: Request) -> Future[Completion]:
-        """Ask the policy of the side to act."""
-        policy = self.policies[_side(request)]
-        assert isinstance(policy, AsyncPolicy), "play_sides gave it one"
-        return policy.submit(request)
-
-
-def play_sides(first: Policy, second: Policy) -> SidesPolicy:
-    """Return the policy that plays one side with each, asynchronous where both are."""
-    both = isinstance(first, AsyncPolicy) and isinstance(second, AsyncPolicy)
-    return (AsyncSidesPolicy if both else SidesPolicy)(first, second)
 
 
 def _side(request: Request) -> Side:

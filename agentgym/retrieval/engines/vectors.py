@@ -31,7 +31,6 @@ BLOCK: Final = 512
 VECTORS: Final = "vectors.f16"
 IDS: Final = "ids.npy"
 _JOURNAL = "blocks.jsonl"
-_DIGEST = 64
 
 
 class EncodedCorpus(NamedTuple):

@@ -47,10 +47,6 @@ class PaperWorld:
         """Return whether no paper is out of view."""
         return not view.hidden and self._last_date <= view.latest
 
-    def is_visible(self, number: int, view: View) -> bool:
-        """Return whether a paper may be found."""
-        return int(self.corpus.graph.dates[number]) <= view.latest and number not in view.hidden
-
     def visible(self, numbers: Collection[int], view: View) -> list[int]:
         """Return the papers that may be found, in order."""
         dates = self.corpus.graph.dates
