@@ -104,7 +104,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
 def run_check(arguments: argparse.Namespace) -> int:
     """Check; 1 where anything is missing or does not replay."""
     from agentgym.evaluation.verify.box import boxed
-    from agentgym.evaluation.verify.submissions import run_files
+    from agentgym.evaluation.verify.submissions import run_places
     from agentgym.evaluation.verify.submit import check_submission
 
     suites = chosen_suites(arguments)
@@ -115,7 +115,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     }
     console, code = open_console(), 0
     for path in arguments.archives:
-        found = boxed(check_submission, path, suites, files=run_files(path, suites), **box)
+        found = boxed(check_submission, path, suites, **run_places(path, suites), **box)
         for problem in found.problems:
             line = printable(f"{path}: {problem}")
             console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify each run; 1 when one does not verify."""
     from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify.box import boxed
-    from agentgym.evaluation.verify.submissions import run_files
+    from agentgym.evaluation.verify.submissions import run_places
     from agentgym.evaluation.verify.verification import verify_run
 
     suite = None if arguments.suite is None else suite_file(arguments.suite)
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     sound = True
     for path in arguments.runs:
         if model is None and not arguments.rerun:
-            verdict = boxed(verify_run, path, files=run_files(path, suites), limits=limits, **given)
+            verdict = boxed(verify_run, path, **run_places(path, suites), limits=limits, **given)
         else:  # the user's own files and servers, whose size only the user knows
             verdict = verify_run(path, rerun=arguments.rerun, model=model, **given)
         sound &= report(path, verdict, console)

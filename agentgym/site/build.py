@@ -69,7 +69,7 @@ def build_site(
     published = Published() if reports is None else read_published(reports / PUBLISHED)
     with new_folder(out) as folder:
         _copy_static(folder / STATIC)
-        pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow)
+        pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow, limits=limits)
         _write_boards(folder, boards, apart, pages)
         curves = [] if reports is None else [reports / CURVES]
         sweeps = ([], []) if reports is None else sweep_pages(reports / SWEEPS)

@@ -8,20 +8,24 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym.agents.metadata import FILE_OPTIONS
 from agentgym.core.hashing import canonical_json
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.boards import Board
-from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, RunEndpoint
-from agentgym.evaluation.log.runfiles import read_bytes
+from agentgym.evaluation.log.results import EvalLog, RunEndpoint
 from agentgym.evaluation.log.stored_run import StoredRun
-from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission
+from agentgym.evaluation.verify.box import Limits, boxed
+from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission, run_places
 from agentgym.io.provenance import Provenance
 from agentgym.site.boards import scores_of
 from agentgym.site.viewer_data import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 LISTED = 200
 """Episodes that a run's page lists by itself; the viewer lists all."""
@@ -34,18 +38,32 @@ Facts: TypeAlias = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
+class ShownEpisodes:
+    """Episodes of a run, as its page shows them."""
+
+    films: RunFilms | None
+    """None where they cannot be played here."""
+    unplayed: str
+    """Why they cannot."""
+    prompt: list[tuple[str, str]]
+    """Role and text of the messages that the model was sent first, as far as a transcript says."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunPage:
     """A run that has a page."""
 
     file: str
     examined: Examined
     stored: StoredRun
-    films: RunFilms | None
-    """None where its episodes cannot be played here."""
-    unplayed: str
-    """Why they cannot."""
+    shown: ShownEpisodes
     command: str
     """What executes it again."""
+
+    @property
+    def films(self) -> RunFilms | None:
+        """None where its episodes cannot be played here."""
+        return self.shown.films
 
     @property
     def run(self) -> EvalLog:
@@ -75,11 +93,12 @@ def run_pages(
     *,
     suites: Mapping[str, Path],
     allow: Collection[str] = (),
+    limits: Limits | None = None,
 ) -> list[RunPage]:
-    """Play the episodes of all runs that can be read, for their pages.
+    """Play the episodes of all runs that can be read, each in a box, for their pages.
 
     Runs of one request share its id: of those that are good the first by result id has it in its page's name,
-    others the digits of their files. ``suites`` and ``allow`` as `examine_below`.
+    others the digits of their ``run.json``. Arguments as `examine_below`.
     """
     # good ones first: a copy that was changed never takes the name of the run it was made of
     readable = [(each, each.run) for each in examined if each.run is not None]
@@ -88,9 +107,14 @@ def run_pages(
     for each, run in readable:
         key = _key(run, keys)
         keys.add(key)
-        films, unplayed = _films(out, run, key, allow)
+        places = run_places(each.path, suites)
+        box: Any = {**places, "files": [*places["files"], each.path], "writes": [out]}
+        try:
+            shown = boxed(_shown, out, run, key, **box, allow=allow, limits=limits)
+        except UsageError as error:  # a limit
+            shown = ShownEpisodes(None, str(error), [])
         command = verify_command(each, results, suites, allow)
-        pages.append(RunPage(f"run-{key}.html", each, run, films, unplayed, command))
+        pages.append(RunPage(f"run-{key}.html", each, run, shown, command))
     return pages
 
 
@@ -98,24 +122,24 @@ def _key(run: StoredRun, taken: Collection[str]) -> str:
     key = run.log.request_id[:KEY_DIGITS]
     if re.fullmatch(r"[0-9a-f]{12}", key) and key not in taken:
         return key
-    digest = hashlib.sha256(read_bytes(run.folder / RUN_FILE))
-    try:
-        digest.update(read_bytes(run.folder / EPISODES_FILE))
-    except UsageError:
-        digest.update(b"none")  # verification says what is wrong with the file
-    number = 0
-    while (key := hashlib.sha256(digest.digest() + bytes([number])).hexdigest()[:KEY_DIGITS]) in taken:
-        number += 1
-    return key
+    digests = (hashlib.sha256(f"{run.run_sha256} {number}".encode()).hexdigest() for number in count())
+    return next(key for digest in digests if (key := digest[:KEY_DIGITS]) not in taken)
 
 
-def _films(out: Path, run: StoredRun, key: str, allow: Collection[str]) -> tuple[RunFilms | None, str]:
+def _shown(
+    out: Path, run: StoredRun, key: str, *, allow: Collection[str], console: Console | None
+) -> ShownEpisodes:
+    """Play a run's episodes, in the box."""
+    prompt: list[tuple[str, str]] = []
     try:
-        return write_run(out, run, key=key, allow=allow), ""
+        prompt = _first_prompt(run)
+        return ShownEpisodes(write_run(out, run, key=key, allow=allow), "", prompt)
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001  # whatever is in a run's files, the others have their pages
         known = isinstance(error, UsageError | OSError)
         reason = str(error) if known else f"{FAILED}: {type(error).__name__}: {error}"
-        return None, reason.replace(str(run.folder), run.folder.name)
+        return ShownEpisodes(None, reason.replace(str(run.folder), run.folder.name), prompt)
 
 
 def verify_command(
@@ -158,7 +182,7 @@ def run_page(
         "reason": reason,
         "scores": scores_of(each.found) if isinstance(each.found, Submission) else None,
         "films": page.films,
-        "unplayed": page.unplayed,
+        "unplayed": page.shown.unplayed,
         "listed": listed,
         "differing": []
         if page.films is None
@@ -168,7 +192,7 @@ def run_page(
         "places": [_place(stretch) for stretch in run.provenance],
         "verdict": _verdict(each),
         "problems": () if each.verdict is None else each.verdict.problems,
-        "prompt": _first_prompt(page.stored),
+        "prompt": page.shown.prompt,
         "endpoints": [_endpoint(endpoint) for endpoint in run.endpoints],
         "training": training.get(run.agent.model.training_run),
     }
@@ -241,7 +265,6 @@ def _verdict(each: Examined) -> Facts:
 
 
 def _first_prompt(run: StoredRun) -> list[tuple[str, str]]:
-    """Return role and text of the messages that the model was sent first, as far as a transcript says."""
     try:
         transcripts = run.transcripts().values()
     except UsageError:

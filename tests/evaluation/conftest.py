@@ -48,7 +48,7 @@ def _corridor() -> None:
 def unboxed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Examine runs in this process, where a test has changed the package."""
 
-    def call(function, *arguments, files, limits, **named):  # type: ignore[no-untyped-def]
+    def call(function, *arguments, files, writes, trusted, limits, **named):  # type: ignore[no-untyped-def]
         return function(*arguments, **named)
 
     monkeypatch.setattr(submissions, "boxed", call)

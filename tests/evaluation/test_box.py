@@ -1,13 +1,18 @@
 """Boxes: what the files of a stranger ask for ends in one line, within limits."""
 
+import fcntl
 import os
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import pytest
 from rich.console import Console
 
@@ -19,6 +24,7 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.box import LimitError, Limits, boxed
 from agentgym.evaluation.verify.submissions import Submission, Unranked, verify_below
+from agentgym.site.build import build_site
 from tests.evaluation.making import write_complete
 
 FEW = Limits(memory=1.0, processor=20.0, wall=240.0, files=64)
@@ -83,6 +89,26 @@ def connect(port: int, *, allow: object, console: object) -> None:
     socket.create_connection(("127.0.0.1", port)).close()
 
 
+def resolve(name: str, *, allow: object, console: object) -> None:
+    socket.getaddrinfo(name, 80)
+
+
+def registered(name: str, *, allow: object, console: object) -> bool:
+    return name in gymnasium.registry
+
+
+def long(size: int, *, allow: object, console: object) -> bytes:
+    return bytes(size)
+
+
+def hold(path: str, *, allow: object, console: object) -> None:
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("held")
+        file.flush()
+        threading.Event().wait()
+
+
 def told(*, allow: object, console: Console | None) -> object:
     return allow, None if console is None else console.stderr
 
@@ -119,6 +145,71 @@ def test_a_job_that_waits_is_ended() -> None:
         boxed(wait, files=(), limits=replace(FEW, wall=0.1))
 
 
+def test_a_limit_may_be_longer_than_the_system_waits() -> None:
+    assert boxed(process, limits=replace(FEW, wall=9e8))
+
+
+def test_an_answer_has_a_limit() -> None:
+    with pytest.raises(LimitError, match=r"^it takes more than 0\.125 GiB of memory for what was found: "):
+        in_box(long, (1 << 27) + 1)
+
+
+SCRIPT = """\
+from pathlib import Path
+from agentgym.evaluation.verify.box import boxed
+from tests.evaluation.test_box import {call}
+print(boxed({call}{arguments}))
+"""
+
+
+@pytest.mark.parametrize("place", ["file", "-"])
+def test_a_plain_script_may_use_boxes(place: str, tmp_path: Path) -> None:
+    script = SCRIPT.format(call="told", arguments="")
+    (tmp_path / "file").write_text(script)
+    found = _python(str(tmp_path / "file") if place == "file" else "-")
+    out, _ = found.communicate(script, timeout=240)
+    assert (found.returncode, out) == (0, "((), None)\n")
+
+
+def test_a_box_ends_with_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "held"
+    parent = _python(
+        "-c", SCRIPT.format(call="hold", arguments=f", {str(path)!r}, writes=[{str(tmp_path)!r}]")
+    )
+    end = time.monotonic() + 240
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < end
+        assert parent.poll() is None
+        time.sleep(0.05)
+    parent.kill()
+    parent.communicate(timeout=240)
+    with path.open() as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+
+
+def _python(*arguments: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    command, pipe = [sys.executable, *arguments], subprocess.PIPE
+    environ = {**os.environ, "PYTHONPATH": path}
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ)
+
+
+def test_environments_that_a_session_defines_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = type("Session", (), {"__module__": "__main__"})
+    monkeypatch.setattr(sys.modules["__main__"], "Session", entry, raising=False)
+    for name, entry_point in (("session/Own-v0", entry), ("package/Own-v0", "package:Own")):
+        spec = gymnasium.envs.registration.EnvSpec(name, entry_point)
+        monkeypatch.setitem(gymnasium.registry, name, spec)
+    assert in_box(registered, "package/Own-v0")
+    assert not in_box(registered, "session/Own-v0")
+
+
 def test_a_process_that_ends_is_an_error() -> None:
     with pytest.raises(LimitError, match=r"ended with code 7$"):
         in_box(leave)
@@ -143,8 +234,32 @@ def test_only_what_is_named_is_opened(tmp_path: Path) -> None:
     assert in_box(read, f"{other}/file", files=[mine], allow=[str(other)]) == b"text"
     with pytest.raises(PermissionError, match="opens nothing there"):
         in_box(write, f"{other}/file", files=[mine], allow=[str(other)])
-    in_box(write, f"{mine}/new", files=[mine])
+    with pytest.raises(PermissionError, match="opens nothing there"):
+        in_box(write, f"{mine}/new", files=[mine])
+    in_box(write, f"{mine}/new", writes=[mine])
     assert (mine / "new").read_text() == "written"
+
+
+def test_links_of_the_users_folders_are_followed_and_of_strangers_not(tmp_path: Path) -> None:
+    own, other, mine = tmp_path / "own", tmp_path / "other", tmp_path / "own" / "mine"
+    for folder in (own, other, mine):
+        folder.mkdir()
+    (other / "file").write_text("text")
+    for folder in (own, mine):
+        (folder / "link").symlink_to(other / "file")
+    (tmp_path / "again").symlink_to(own)
+    assert in_box(read, f"{own}/link", trusted=[own]) == b"text"
+    assert in_box(read, f"{own}/link", allow=[str(own)]) == b"text"
+    assert in_box(names, str(own), trusted=[tmp_path / "again"])  # a program may resolve a link first
+    with pytest.raises(PermissionError, match="opens nothing there"):
+        in_box(read, f"{mine}/link", files=[mine], trusted=[own])
+
+
+def test_of_pythons_folders_only_libraries_are_opened() -> None:
+    for path in (f"{sys.prefix}/pyvenv.cfg", f"{sys.base_prefix}/bin/python3"):
+        with pytest.raises(PermissionError, match="opens nothing there"):
+            in_box(read, path)
+    assert in_box(read, f"{Path(pytest.__file__).parent}/py.typed") == b""
 
 
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
@@ -159,6 +274,8 @@ def test_files_and_connections_have_limits(tmp_path: Path) -> None:
         in_box(many, f"{tmp_path}/file", files=[tmp_path])
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PermissionError):
         in_box(connect, server.getsockname()[1])
+    with pytest.raises(PermissionError):
+        in_box(resolve, "localhost")
 
 
 @pytest.mark.parametrize("value", [0, -1, 1e9, "many", True])
@@ -269,6 +386,34 @@ def test_a_suite_names_no_place_on_the_disk(runs: Path, place: str) -> None:
         assert "X11" not in reason
 
 
+def test_a_folder_of_suites_that_is_a_link_opens_nothing(runs: Path) -> None:
+    suites = runs.parent / "suites"
+    suites.rename(runs.parent / "elsewhere")
+    suites.symlink_to("/")
+    (runs / "own" / "suites").mkdir()
+    (runs / "own" / "suites" / "own.toml").write_text(SUITE.replace('"builtin"', '"/etc"'))
+    _as_of(runs / "own" / "suites" / "own.toml", runs)
+    for reason in reasons(runs).values():
+        assert "opens nothing there unless --allow names the folder" in reason
+
+
+def test_the_site_plays_runs_within_limits(runs: Path, tmp_path: Path) -> None:
+    suite = runs.parent / "suites" / "own.toml"
+    suite.write_text(SUITE.replace('"builtin"', '"/etc"'))
+    _as_of(suite, runs)
+    for folder in (runs / "own").iterdir():  # refused before anything is opened
+        text = (folder / "run.json").read_text()
+        (folder / "run.json").write_text(text.replace(read_run(folder).record_id or "", "0" * 64))
+    built = build_site(runs, tmp_path / "site", limits=FEW)
+    assert [run.reason for run in built.unranked] == [
+        "refused: record: run.json: record_id does not follow from the rest of the file"
+    ] * 2
+    pages = [page.read_text() for page in (tmp_path / "site").glob("run-*.html")]
+    assert len(pages) == 2
+    assert all("opens nothing there unless --allow names the folder" in page for page in pages)
+    assert not any("X11" in page for page in pages)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -306,7 +451,7 @@ def _as_of(suite_path: Path, runs: Path) -> None:
     from agentgym.evaluation.suites.suite import load_suite
 
     suite = load_suite(suite_path)
-    for folder in (runs / "own").iterdir():
+    for folder in (found.parent for found in (runs / "own").glob("*/run.json")):
         run = read_run(folder)
         envs = tuple(
             RunEnv(env.played, env.spec, old.manifest_sha256, old.answers)

@@ -14,7 +14,7 @@ from agentgym.evaluation.verify.verdicts import Mismatch
 from agentgym.site.boards import board_page, board_rows, filters
 from agentgym.site.build import build_site
 from agentgym.site.rendering import data_script, render, shown
-from agentgym.site.runs import RunPage, run_page
+from agentgym.site.runs import RunPage, ShownEpisodes, run_page
 from agentgym.site.scatter import spending_panels
 
 HOSTILE = (
@@ -123,7 +123,8 @@ def test_texts_of_boards_runs_and_papers_are_shown_as_text(verified, text):
     stored = replace(stored, log=replace(run, agent=agent, provenance=(stretch,), endpoints=(endpoint,)))
     verdict = replace(each.verdict, problems=(Mismatch("file", text, text),) * 2)
     refused = replace(each, found=Unranked(text, text, text, text), run=stored, verdict=verdict)
-    shown_run = run_page(RunPage("run-0123456789ab.html", refused, stored, None, text, text), [board], {})
+    page = RunPage("run-0123456789ab.html", refused, stored, ShownEpisodes(None, text, []), text)
+    shown_run = run_page(page, [board], {})
     check(render("run.html", "Boards", page=shown_run), text)
     paper = Paper(text, text, text, text, text, (PublishedColumn(text),), (PublishedRow(text, ((1.0,),)),))
     check(render("papers.html", "Papers", papers=[paper], about=""), text)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswers, read_answers
@@ -43,6 +44,10 @@ class StoredRun:
     """Of ``run.json``, of the bytes that `log` was parsed from."""
     load_suite: Callable[[], Suite]
     """Reads its suite."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was read: another process reads it again where it needs it."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def suite(self) -> Suite:

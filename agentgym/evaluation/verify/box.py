@@ -7,25 +7,27 @@ package, the data directory and the cache. Elsewhere than on Linux the limit of 
 
 from __future__ import annotations
 
-import multiprocessing
+import atexit
 import os
 import pickle
 import resource
+import select
 import signal
-import stat
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from errno import EACCES
 from math import ceil
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 
 from agentgym.errors import UsageError
+from agentgym.evaluation.verify.confinement import Places, below, check_event, confined
 from agentgym.io.paths import cache_directory, data_directory
 
 if TYPE_CHECKING:
@@ -33,7 +35,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PACKAGE = str(Path(__file__).parents[2])
+PACKAGE = Path(__file__).parents[2]
+
+MAX_SECONDS = 2e6
+"""Longest wait that the system's calls take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +65,12 @@ class LimitError(UsageError):
     """A job took more than a limit allows. The message names the option that raises it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """The folders and files of a job, by their full paths."""
-
-    reads: Collection[str]
-    """Of strangers, where links count by what they lead to."""
-    writes: Collection[str]
-    trusted: Collection[str]
-    """The user's, links too."""
-    code: Collection[str]
-    """Where modules are looked for."""
-
-
 def boxed(
     call: Callable[..., T],
     *arguments: Any,
-    files: Collection[Path],
+    files: Collection[Path] = (),
+    writes: Collection[Path] = (),
+    trusted: Collection[Path] = (),
     allow: Collection[str] = (),
     limits: Limits | None = None,
     console: Console | None = None,
@@ -87,8 +81,10 @@ def boxed(
     Args:
         call: a module's function; it, its arguments and its value are pickled.
         *arguments: its arguments.
-        files: the files and folders that it may read, and write.
-        allow: its argument ``allow``; those that are the full path of a folder may be read, too.
+        files: files and folders of strangers, which it may read.
+        writes: files and folders that it may read and write.
+        trusted: the user's own, which it may read, and what links in them lead to.
+        allow: its argument ``allow``; those that are the full path of a folder are trusted, too.
         limits: None for those of `Limits`.
         console: its argument ``console``, where it is a terminal: the function gets standard error instead.
         **named: its other named arguments.
@@ -97,18 +93,18 @@ def boxed(
         LimitError: it took too much.
     """
     limits = limits or Limits()
-    mine = [os.path.realpath(path) for path in files]
-    allowed = [os.path.realpath(folder) for folder in allow if os.path.isabs(folder)]
-    specs = [spec for spec in gymnasium.registry.values() if _registered_here(spec)]
+    allowed = [folder for folder in allow if os.path.isabs(folder)]
+    specs = [spec for spec in map(_pickled, gymnasium.registry.values()) if spec]
     trusts_here = specs or len(allow) > len(allowed)  # modules of the current folder
     path = [entry for entry in sys.path if trusts_here or entry not in ("", os.getcwd())]
-    cache = str(cache_directory().absolute())
-    own = (cache, str(data_directory().absolute()), PACKAGE, sys.prefix, sys.base_prefix)
-    places = _Places([*mine, *allowed], [*mine, cache], own, [os.path.abspath(entry) for entry in path])
+    places = _places([*files, *writes], writes, [*trusted, *map(Path, allowed)], path)
     state = (dict(os.environ), os.getcwd(), path, specs)
     named |= {"allow": allow, "console": console is not None and console.is_terminal}
     job = pickle.dumps((limits, places, state, call, arguments, named))
-    box = _IDLE.pop() if _IDLE else _Box()
+    try:
+        box = _IDLE.pop()
+    except IndexError:
+        box = _Box()
     try:
         answer = box.ask(job, limits)
         if answer is None and box.used:  # by what came before, perhaps
@@ -130,13 +126,32 @@ def boxed(
     return value  # type: ignore[no-any-return]
 
 
-def _registered_here(spec: Any) -> bool:
-    """Return whether an environment is of neither Gymnasium nor this package, and can be told to a box."""
-    if spec.namespace in (None, "agentgym"):
-        return False
+def _places(
+    files: Collection[Path], writes: Collection[Path], trusted: Collection[Path], path: Collection[str]
+) -> Places:
+    """Return the places of a job; ``path``: where modules are looked for."""
+    code = [os.path.abspath(entry) for entry in path]
+    own = [cache_directory(), data_directory(), *trusted, PACKAGE, *map(Path, filter(_is_library, code))]
+    strange = [os.path.realpath(place) for place in files]
+    return Places(
+        reads=[*strange, *map(os.path.realpath, own)],
+        writes=[os.path.realpath(place) for place in (cache_directory(), *writes)],
+        strange=strange,
+        trusted=[os.path.abspath(place) for place in own],
+        code=code,
+    )
+
+
+def _is_library(entry: str) -> bool:
+    """Return whether a folder of the search path is Python's, or one of installed packages."""
+    return below(entry, (sys.prefix, sys.base_prefix)) or any(Path(entry).glob("*.dist-info"))
+
+
+def _pickled(spec: Any) -> bytes:
+    """Return an environment of another package for a box; empty where it cannot be told."""
     with suppress(Exception):
-        return bool(pickle.dumps(spec))
-    return False
+        return b"" if spec.namespace in (None, "agentgym") else pickle.dumps(spec)
+    return b""
 
 
 def _beyond(name: str, most: str) -> LimitError:
@@ -147,23 +162,21 @@ class _Box:
     """One process, for one job after another."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
         self.used = False
-        self._pipe, far_end = context.Pipe()
-        self._process = context.Process(target=_serve, args=(far_end,), daemon=True)
-        self._process.start()
-        far_end.close()
+        self._pipe, far_end = Pipe()
+        with far_end:  # no fork, which copies threads' locks, and no main module, which may be a plain script
+            command = [sys.executable, "-c", _START, str(far_end.fileno()), *sys.path]
+            self._process = subprocess.Popen(command, pass_fds=[far_end.fileno()], stdin=subprocess.DEVNULL)
 
     def ask(self, job: bytes, limits: Limits) -> tuple[Any, Exception | None, bool] | None:
         """Return a job's value and error, and whether the process is full; None where memory ended it."""
         try:
             self._pipe.send_bytes(job)
-            if not self._pipe.poll(limits.wall):
+            if not self._pipe.poll(min(limits.wall, MAX_SECONDS)):
                 raise _beyond("wall", f"{limits.wall:g} seconds")
-            answer = self._pipe.recv_bytes(int(limits.memory * 2**30))
+            answer = self._pipe.recv_bytes()
         except (EOFError, OSError) as error:
-            self._process.join(60)
-            if (code := self._process.exitcode) == -signal.SIGXCPU:
+            if (code := self._process.wait(60)) == -signal.SIGXCPU:
                 raise _beyond("processor", f"{limits.processor:g} seconds of processor time") from error
             raise LimitError(f"the process that verified it ended with code {code}") from error
         found = pickle.loads(answer)
@@ -173,7 +186,7 @@ class _Box:
     def stop(self) -> None:
         """End the process."""
         self._process.kill()
-        self._process.join()
+        self._process.wait()
         self._pipe.close()
 
 
@@ -181,25 +194,41 @@ _IDLE: list[_Box] = []
 """Boxes that wait for a job."""
 
 
+@atexit.register
+def _end_idle() -> None:
+    while _IDLE:
+        _IDLE.pop().stop()
+
+
+_START = f"import sys; sys.path[:] = sys.argv[2:]; from {__name__} import serve; serve(int(sys.argv[1]))"
+
+
 # --- in the box -------------------------------------------------------------------------------------
 
-_PLACES: list[_Places] = []
-"""Those of the job that is being done, if any."""
 
-
-def _serve(pipe: Connection) -> None:
-    """Do jobs until the parent is gone."""
+def serve(far_end: int) -> None:
+    """Do the jobs that come through the pipe of a file descriptor, until the parent ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
-    sys.addaudithook(_check_event)
+    threading.Thread(target=_end_with_parent, args=(far_end,), daemon=True).start()
+    sys.addaudithook(check_event)
+    pipe = Connection(far_end)
     with suppress(EOFError, ConnectionError):
         while True:
             pipe.send_bytes(_do(*pickle.loads(pipe.recv_bytes())))
 
 
+def _end_with_parent(pipe: int) -> None:
+    """Wait until the parent's end of a pipe is closed, also by its death in the middle of a job."""
+    hung_up = select.poll()
+    hung_up.register(pipe, 0)
+    hung_up.poll()
+    os._exit(1)
+
+
 def _do(
     limits: Limits,
-    places: _Places,
-    state: tuple[dict[str, str], str, list[str], list[Any]],
+    places: Places,
+    state: tuple[dict[str, str], str, list[str], list[bytes]],
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     named: dict[str, Any],
@@ -208,24 +237,28 @@ def _do(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    for spec in specs:
-        gymnasium.registry.setdefault(spec.id, spec)
+    for pickled in specs:
+        with suppress(Exception):  # of a script or a session, which no other process can import
+            spec = pickle.loads(pickled)
+            gymnasium.registry.setdefault(spec.id, spec)
     full = _limit(limits) > limits.memory * 2**29
     named["console"] = _console() if named["console"] else None
     value, error = None, None
-    _PLACES.append(places)
     try:
-        value = call(*arguments, **named)
+        with confined(places):
+            value = call(*arguments, **named)
     except MemoryError:
         return pickle.dumps(None)
     except Exception as raised:  # noqa: BLE001 (sent to the parent, which raises it)
         error = raised
-    finally:
-        _PLACES.clear()
+    most = limits.memory / 8  # the caller keeps what was found, of every run
     try:
-        return pickle.dumps((value, error, full))
+        answer = pickle.dumps((value, error, full))
     except MemoryError:
         return pickle.dumps(None)
+    if len(answer) <= most * 2**30:
+        return answer
+    return pickle.dumps((None, _beyond("memory", f"{most:g} GiB of memory for what was found"), True))
 
 
 def _console() -> Console:
@@ -248,48 +281,3 @@ def _limit(limits: Limits) -> int:
         hard = resource.getrlimit(which)[1]
         resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
     return used.ru_maxrss << 10
-
-
-_READS = ("open", "os.listdir", "os.scandir", "sqlite3.connect")
-_WRITES = {
-    **dict.fromkeys(("os.chmod", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"), 1),
-    **dict.fromkeys(("os.link", "os.rename", "os.symlink"), 2),
-}
-"""How many of the arguments are paths."""
-_NEVER = ("socket.connect", "os.system", "os.exec")
-_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_CODE = (".py", ".pyc", ".so", ".pth")
-
-
-def _check_event(event: str, arguments: tuple[Any, ...]) -> None:
-    """Refuse, as an audit hook, what a job may not do."""
-    if not _PLACES:
-        return
-    if event in _READS:
-        _check_path(event, arguments[0], writes=event == "open" and bool(arguments[2] & _TO_WRITE))
-    for path in arguments[: _WRITES.get(event, 0)]:
-        _check_path(event, path, writes=True)
-    if event in _NEVER:
-        raise PermissionError(EACCES, "verification may not do that", event)
-
-
-def _check_path(event: str, path: Any, *, writes: bool) -> None:
-    if isinstance(path, int) or path == ":memory:":
-        return
-    given, places = os.fsdecode("." if path is None else path), _PLACES[0]
-    if event == "sqlite3.connect":
-        given = given.removeprefix("file:").partition("?")[0]
-    real = os.path.realpath(given)
-    plain = real if ".." in Path(given).parts else os.path.abspath(given)  # .. leads elsewhere behind a link
-    if _below(real, places.writes if writes else places.reads):
-        if os.path.exists(real) and stat.S_IFMT(os.stat(real).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-            raise PermissionError(EACCES, "it is no regular file", given)
-    elif not _below(plain, places.writes if writes else places.trusted):
-        is_code = event != "open" or plain.endswith(_CODE)
-        if writes or not is_code or not _below(plain, places.code):
-            said = "verification opens nothing there unless --allow names the folder"
-            raise PermissionError(EACCES, said, given)
-
-
-def _below(path: str, roots: Collection[str]) -> bool:
-    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.core.hashing import sha256_json
 from agentgym.core.suite_spec import Measure
@@ -171,14 +171,14 @@ def _judged(
 ) -> Examined:
     """Examine a run in a box: whatever its files do, it is one line, and the other runs are examined too."""
     try:
-        files = run_files(path, suites)
-        return boxed(_examined, path, suites, files=files, allow=allow, limits=limits, console=console)
+        box: Any = {**run_places(path, suites), "allow": allow, "limits": limits, "console": console}
+        return boxed(_examined, path, suites, **box)
     except UsageError as error:
         return Examined(path, Unranked(path.name, "", "", f"refused: {error}"))
 
 
-def run_files(path: Path, suites: Mapping[str, Path]) -> list[Path]:
-    """Return what the verification of a run reads: it, suites, and what the user's suites name."""
+def run_places(path: Path, suites: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what `boxed` may open to verify a run: it, suites, and what the user's suites name."""
     above = [folder / "suites" for folder in Path(os.path.realpath(path)).parents]
     named = [
         Path(value)
@@ -187,7 +187,8 @@ def run_files(path: Path, suites: Mapping[str, Path]) -> list[Path]:
         for value in env.kwargs.values()
         if isinstance(value, str) and os.path.isabs(value)
     ]
-    return [path, *suites.values(), *filter(Path.is_dir, above), *named]
+    beside = [folder for folder in above if folder.is_dir() and not folder.is_symlink()]
+    return {"writes": [path], "files": beside, "trusted": [*suites.values(), *named]}
 
 
 def _examined(
