@@ -21,6 +21,7 @@ from agentgym.cli.parser import (
     chosen_suites,
 )
 from agentgym.cli.terminal import open_console, open_progress_console
+from agentgym.errors import UsageError
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -105,7 +106,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Check; 1 where anything is missing or does not replay."""
     from agentgym.evaluation.verify.box import boxed
     from agentgym.evaluation.verify.submissions import run_places
-    from agentgym.evaluation.verify.submit import check_submission
+    from agentgym.evaluation.verify.submit import CheckedSubmission, check_submission
 
     suites = chosen_suites(arguments)
     box: Any = {
@@ -115,7 +116,10 @@ def run_check(arguments: argparse.Namespace) -> int:
     }
     console, code = open_console(), 0
     for path in arguments.archives:
-        found = boxed(check_submission, path, suites, **run_places(path, suites), **box)
+        try:
+            found = boxed(check_submission, path, suites, **run_places(path, suites), **box)
+        except (UsageError, OSError) as error:
+            found = CheckedSubmission((f"cannot be checked here: {error}",))
         for problem in found.problems:
             line = printable(f"{path}: {problem}")
             console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)

@@ -59,7 +59,11 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify each run; 1 when one does not verify."""
+    """Verify each run; 1 when one does not verify.
+
+    Raises:
+        UsageError: runs that cannot be verified, a line each, after the others.
+    """
     from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify.box import boxed
     from agentgym.evaluation.verify.submissions import run_places
@@ -69,13 +73,19 @@ def run(arguments: argparse.Namespace) -> int:
     suites = {} if suite is None else {"": suite}
     model, limits, console = _model_sample(arguments), chosen_limits(arguments), open_console()
     given: Any = {"suite": suite, "allow": arguments.allow, "console": open_progress_console()}
-    sound = True
+    sound, errors = True, []
     for path in arguments.runs:
-        if model is None and not arguments.rerun:
-            verdict = boxed(verify_run, path, **run_places(path, suites), limits=limits, **given)
-        else:  # the user's own files and servers, whose size only the user knows
-            verdict = verify_run(path, rerun=arguments.rerun, model=model, **given)
-        sound &= report(path, verdict, console)
+        try:
+            if model is None and not arguments.rerun:
+                verdict = boxed(verify_run, path, **run_places(path, suites), limits=limits, **given)
+            else:  # the user's own files and servers, whose size only the user knows
+                verdict = verify_run(path, rerun=arguments.rerun, model=model, **given)
+        except (UsageError, OSError) as error:
+            errors.append(f"{path}: {error}")
+        else:
+            sound &= report(path, verdict, console)
+    if errors:
+        raise UsageError("\n".join(errors))
     return 0 if sound else 1
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -483,6 +484,58 @@ def deep(runs: Path) -> Iterator[Path]:
 
 def test_folders_lie_within_one_another_as_deep_as_they_like(deep: Path) -> None:
     assert {name for name, reason in reasons(deep).items() if not reason} == {"oracle", "random"}
+
+
+def test_a_path_may_be_as_long_as_it_likes(runs: Path) -> None:
+    here, left, top = os.getcwd(), 4_090 - len(str(runs)), runs / ("d" * 250)
+    try:
+        os.chdir(runs)
+        while left > 251:
+            os.mkdir("d" * 250)
+            os.chdir("d" * 250)
+            left -= 251
+        os.makedirs(f"{'d' * (left - 1)}/f")
+        os.chdir(f"{'d' * (left - 1)}/f")  # its own path is short enough, that of suites beside it is not
+        shutil.copy(folder_of(runs, "oracle") / "run.json", "run.json")
+        os.chdir(here)
+        assert {name for name, reason in reasons(runs).items() if not reason} == {"oracle", "random"}
+    finally:
+        os.chdir(here)
+        shutil.rmtree(top)
+
+
+def test_a_run_that_cannot_be_verified_keeps_no_other_from_it(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, evil = folder_of(runs, "oracle"), runs.parent / "evil"
+    assert main(["submit", "pack", str(honest), "--out", str(runs / "archives"), *CARD]) == 0
+    (archive,) = (runs / "archives").rglob("*.zip")
+    shutil.copytree(runs, evil / "results")
+    (evil / "suites").mkdir()
+    (evil / "suites" / "own.toml").write_text(SUITE.replace('"builtin"', '"/etc"'))
+    _as_of(evil / "suites" / "own.toml", evil / "results")
+    capsys.readouterr()
+    refused = folder_of(evil / "results", "oracle")
+    assert main(["verify", str(refused), str(honest)]) == 2
+    out, err = capsys.readouterr()
+    assert out.startswith(f"re-run: {honest}")
+    assert "opens nothing there unless --allow names the folder" in err
+
+    def limited(call: object, path: Path, *arguments: object, **named: object) -> object:
+        if path == archive:
+            raise LimitError("it takes more")
+        return boxed(call, path, *arguments, **named)  # type: ignore[arg-type]
+
+    copy = shutil.copy(archive, archive.with_name(f"copy-{archive.name}"))
+    monkeypatch.setattr("agentgym.evaluation.verify.box.boxed", limited)
+    assert main(["submit", "check", str(archive), str(copy)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{archive}: cannot be checked here: it takes more",
+        f"{copy}: re-run (3 episodes)",
+    ]
+
+
+CARD = ("--contact", "a@b.example", "--licence", "none", "--training-data", "none")
 
 
 def test_limits_are_options_of_the_commands(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

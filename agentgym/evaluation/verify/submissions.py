@@ -179,7 +179,7 @@ def _judged(
 
 def run_places(path: Path, suites: Mapping[str, Path]) -> dict[str, Any]:
     """Return what `boxed` may open to verify a run: it, suites, and what the user's suites name."""
-    above = [folder / "suites" for folder in Path(os.path.realpath(path)).parents]
+    above = [os.path.join(folder, "suites") for folder in Path(os.path.realpath(path)).parents]
     named = [
         Path(value)
         for file in suites.values()
@@ -187,7 +187,7 @@ def run_places(path: Path, suites: Mapping[str, Path]) -> dict[str, Any]:
         for value in env.kwargs.values()
         if isinstance(value, str) and os.path.isabs(value)
     ]
-    beside = [folder for folder in above if folder.is_dir() and not folder.is_symlink()]
+    beside = [Path(folder) for folder in above if os.path.isdir(folder) and not os.path.islink(folder)]
     return {"writes": [path], "files": beside, "trusted": [*suites.values(), *named]}
 
 
