@@ -16,7 +16,7 @@ from agentgym.evaluation.imports.logs import LoggedEpisode, parse_episode
 from agentgym.io.untrusted import read_json
 
 LOG_VERSION = 2
-"""Of inspect_ai's log format."""
+"""Version of inspect_ai's log format that is read."""
 
 STORE = "agentgym"
 """Key of a sample's store under which its episode is, and name of the scorer."""
