@@ -130,6 +130,8 @@ def _places(
     files: Collection[Path], writes: Collection[Path], trusted: Collection[Path], path: Collection[str]
 ) -> Places:
     """Return the places of a job; ``path``: where modules are looked for."""
+    with suppress(OSError):  # a job makes no folders above it
+        cache_directory().mkdir(parents=True, exist_ok=True)
     code = [os.path.abspath(entry) for entry in path]
     own = [cache_directory(), data_directory(), *trusted, PACKAGE, *map(Path, filter(_is_library, code))]
     strange = [os.path.realpath(place) for place in files]
