@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.mutations.operators import mutants
+from benchmarks.mutations.worker import failed_test
 
 SOURCE = b'''@dataclass(frozen=True)
 class A:
@@ -51,3 +52,11 @@ def test_mutants_are_named_by_function_line_and_operator():
 def test_a_mutant_changes_one_place(text, changed):
     found = [text[: each.start] + each.after + text[each.stop :] for each in mutants("a.py", text.encode())]
     assert found == changed
+
+
+def test_the_test_that_failed_is_read_from_the_summary_and_not_from_a_log():
+    log = "ERROR    uvicorn.error:service.py:179 step failed\nTraceback\n"
+    summary = "==== short test summary info ====\nFAILED tests/test_a.py::test_b[1 - 2] - Error: 3 - 4\n"
+    assert failed_test(log + summary) == "tests/test_a.py::test_b[1"
+    assert failed_test(log + summary.replace("[1 - 2]", "")) == "tests/test_a.py::test_b"
+    assert failed_test(log) == ""

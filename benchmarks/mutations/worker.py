@@ -83,6 +83,13 @@ def _run_tests(arguments: list[str]) -> None:
     os._exit(code)
 
 
+def failed_test(log: str) -> str:
+    """Return the name of the test that failed, "" where pytest's summary names none."""
+    summary = log.partition("short test summary info")[2]  # logs of the tests have lines of ERROR, too
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", summary, re.MULTILINE)
+    return failed[1] if failed else ""
+
+
 class Copy:
     """A copy of the checkout, and its process."""
 
@@ -127,8 +134,7 @@ class Copy:
         by = ""
         if code not in ENDS:
             log = (self.folder / "mutant.log").read_text(errors="replace")
-            failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", log, re.MULTILINE)
-            by = failed[1] if failed else tests[0]
+            by = failed_test(log) or tests[0]
             if by not in self._passes:
                 self._passes[by] = self._run([by] if "::" in by else ["--collect-only", by])[0] == 0
             if not self._passes[by]:
