@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -147,6 +148,15 @@ def test_algorithms_that_cannot_be_had_are_refused_in_one_line(steps, algorithm,
     with pytest.raises(UsageError, match=message) as caught:
         step_advantages(algorithm, step_batch(keys, records)[0], options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("need", ["reward_model", "snapshot", "scored_by_reference"])
+def test_each_thing_that_an_algorithm_needs_besides_steps_is_refused(steps, monkeypatch, need):
+    keys, records, _ = zip(*steps, strict=True)
+    needy = replace(ALGORITHMS["gigpo"], **{need: True})
+    monkeypatch.setattr("agentgym.bridges.text_episode.find_algorithm", lambda name: needy)
+    with pytest.raises(UsageError, match="GiGPO needs more than steps: choose one of rloo"):
+        step_advantages("gigpo", step_batch(keys, records)[0], {})
 
 
 def test_a_row_without_a_task_and_a_prompt_that_does_not_fit_are_refused():
