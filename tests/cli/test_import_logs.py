@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.evaluation.board.leaderboard import build_leaderboard
+from agentgym.evaluation.imports import react
 from agentgym.evaluation.imports.dialects import DIALECTS
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.verify.verification import verify_run
@@ -218,6 +219,15 @@ def test_examples_in_a_prompt_and_other_runs_of_a_log_are_told_apart(run_import,
     text += f"Environment #1:\nHere is the task:\n{three}"
     code, shown, report = run_import("react", text, *ENVS["alfworld"])
     assert (code, report["episodes"], report["compared"]["success"]) == (0, 2, 2), shown
+
+
+def test_a_transcript_names_the_game_and_the_line_of_each_episode(tmp_path):
+    episode = "You are in the middle of a room.\nYour task is to look.\n> go to shelf 1\nA shelf.\n"
+    log = tmp_path / "log.txt"
+    log.write_text(f"using look-Mug-1/trial_T1\n{episode}STATUS: OK\nlook-Pen-2/trial_T2\n\n{episode}")
+    first, second = react.read(log, ())
+    assert (first.task, first.where, first.success) == ("look-Mug-1/trial_T1", f"{log}:2", True)
+    assert (second.task, second.where, second.success) == ("look-Pen-2/trial_T2", f"{log}:9", None)
 
 
 def test_react_shows_pages_of_a_shop_in_part(run_import, webshop):
