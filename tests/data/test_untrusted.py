@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ values = st.recursive(
 def test_json_means_what_it_means_elsewhere(value, indent, ascii_only):
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert loads_json(text, "x") == loads_json(text, "x", repeated_keys=True) == value
+
+
+@pytest.mark.parametrize("repeated_keys", [False, True])
+def test_halves_of_characters_are_refused_replaced_or_kept(repeated_keys):
+    text = r'["a\ud800", "\ud83d\ude00", "\\ud800"]'
+    load = partial(loads_json, text, "x", repeated_keys=repeated_keys)
+    with pytest.raises(UsageError, match="half of a surrogate pair"):
+        load()
+    assert load(half_characters="replaced") == ["a\ufffd", "\U0001f600", r"\ud800"]
+    assert load(half_characters="kept") == ["a\ud800", "\U0001f600", r"\ud800"]
 
 
 HOSTILE_JSON = (
