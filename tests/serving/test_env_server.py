@@ -11,11 +11,13 @@ import subprocess
 import sys
 from contextlib import closing
 
+import gymnasium
 import pytest
 
 from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
+from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits, EnvSessions, SessionError
 from tests.serving.playing import WAIT, serving
 from tests.waiting import wait_until
@@ -345,3 +347,14 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
         assert run.stdout.read() == "closed\n"
     assert (about["id"], about["options"]["split"]) == ("agentgym/EZPoints-v0", "test")
     assert about["limits"]["sessions"] == 3
+
+
+def test_a_registered_limit_of_steps_is_served_and_gives_way_to_max_steps():
+    env_id = "served/Brief-v0"
+    gymnasium.register(env_id, entry_point="tests.corridor:CorridorEnv", max_episode_steps=3)
+    try:
+        plain = EnvService.open(env_id, EnvLimits(sessions=1))
+        longer = EnvService.open(env_id, EnvLimits(sessions=1), options={"max_steps": 5})
+    finally:
+        del gymnasium.registry[env_id]
+    assert (plain.envs.max_steps, longer.envs.max_steps) == (3, 5)
