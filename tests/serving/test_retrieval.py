@@ -343,6 +343,18 @@ def test_a_request_of_many_queries_is_one_call():
     assert isinstance(full, QueueFullError)
 
 
+def test_a_request_that_waits_is_cancelled_by_the_end():
+    async def ask():
+        batcher = MicroBatcher(lambda queries, k: list(queries), waiting=4, wait=0.0)
+        waiting = asyncio.ensure_future(batcher.search(("a",), 1))
+        await asyncio.sleep(0)
+        await batcher.close()
+        await asyncio.wait([waiting], timeout=1.0)
+        return waiting.cancelled()
+
+    assert asyncio.run(ask())
+
+
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
     corpus = tmp_path / "ships.jsonl"
     corpus.write_text('{"id": 1, "title": "Vasa", "text": "A ship."}\n', encoding="utf-8")

@@ -378,6 +378,7 @@ def test_who_only_looks_makes_room_for_who_plays(serve, monkeypatch):
         ("POST", "/begin", {"task": "nosuch"}, 400, "no task 'nosuch' in split"),
         ("POST", "/begin", {"split": "tset"}, 400, "unknown split 'tset' (did you mean 'test'?)"),
         ("GET", "/nowhere", None, 404, "There is no page /nowhere."),
+        ("GET", "/nowhere", None, 404, "<h1>Not found</h1>"),
         ("GET", "/<b>", None, 404, "There is no page /&lt;b&gt;."),
         ("POST", "/", {}, 404, "There is no page"),
         ("POST", "/act", {}, 400, "that form asks for nothing"),
