@@ -3,12 +3,17 @@
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from agentgym.core.tasks import ListTaskSet, Task
+from agentgym.errors import UsageError
 from agentgym.evaluation.board.leaderboard import build_leaderboard
 from agentgym.evaluation.imports import react
+from agentgym.evaluation.imports.comparison import Agreement, TaskFinder
 from agentgym.evaluation.imports.dialects import DIALECTS
+from agentgym.evaluation.imports.logs import LoggedEpisode
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.verify.verification import verify_run
 from agentgym.registration import open_env
@@ -228,6 +233,28 @@ def test_a_transcript_names_the_game_and_the_line_of_each_episode(tmp_path):
     first, second = react.read(log, ())
     assert (first.task, first.where, first.success) == ("look-Mug-1/trial_T1", f"{log}:2", True)
     assert (second.task, second.where, second.success) == ("look-Pen-2/trial_T2", f"{log}:9", None)
+
+
+def test_a_task_is_found_by_what_seed_0_shows_first():
+    def reset(seed=None, options=None):
+        return f"{options['task']}, chance {seed}", {}
+
+    tasks = ListTaskSet("two", [Task(name, None, name) for name in "ab"], dataset="two", suite="toys")
+    finder = TaskFinder(SimpleNamespace(tasks=tasks, suite="toys", reset=reset), DIALECTS["jsonl"])
+    assert finder.find(LoggedEpisode("x", (), observation="b, chance 0")) == ("b",)
+    with pytest.raises(UsageError, match="no task of toys's split 'two' begins with"):
+        finder.find(LoggedEpisode("x", (), observation="b, chance None"))
+
+
+def test_a_mismatch_shows_the_log_first_and_where_texts_begin_to_differ():
+    agreement = Agreement("log:1", "t", DIALECTS["jsonl"])
+    agreement.add(2, "observation", "x" * 200 + "red wall", "x" * 200 + "blue wall")
+    agreement.add(3, "reward", 0.5, 1.0)
+    same = "x" * 20
+    assert [str(each) for each in agreement.mismatches] == [
+        f"log:1, step 2: observation: '{same}red wall' in the log, '{same}blue wall' here",
+        "log:1, step 3: reward: 0.5 in the log, 1.0 here",
+    ]
 
 
 def test_react_shows_pages_of_a_shop_in_part(run_import, webshop):

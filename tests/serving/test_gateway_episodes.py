@@ -51,3 +51,12 @@ def test_a_call_leads_to_its_last_step_or_to_what_the_next_one_saw(moves, follow
     step = _step(call("first", *moves), None if following is None else call(following), joined=joined)
     assert (step.state_hash, step.next_state_hash, step.reward) == ("first", after, 0.25)
     assert step.completion.response_ids == (7,)
+
+
+def test_a_calls_progress_and_cost_are_those_of_its_steps():
+    first = call("first")
+    assert (_step(first, None, joined=True).progress, _step(first, None, joined=True).cost) == (0.0, 0.0)
+    first.view = EnvRow("first", progress=0.25)
+    first.moves = (EnvRow("a", progress=0.5, cost=1.0), EnvRow("b", progress=1.0, cost=2.5))
+    step = _step(first, call("b"), joined=True)
+    assert (step.progress, step.cost) == (0.75, 3.5)

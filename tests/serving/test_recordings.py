@@ -43,7 +43,7 @@ def test_recordings_verify(serve, tmp_path, capsys):
         ("WebShop test", 3), ("WebShop valid", 4), ("WebShop test", 4),
     ]  # fmt: skip
     assert (run.agent.kind, run.agent.name) == ("human", "human")
-    assert all(one.model_seconds > 0 for one in episodes)
+    assert all(one.model_seconds > 0 and one.env_seconds > 0 for one in episodes)
     verdict = verify_run(first)
     assert (verdict.ok, verdict.badge, verdict.episodes, verdict.steps) == (True, "replayed", 3, 11)
     assert len(said) == 4
