@@ -54,6 +54,15 @@ def test_the_stretch_is_a_quarter_of_the_limit_and_nothing_pays_more_than_at_the
     )
 
 
+def test_the_stretch_of_a_short_limit_is_one_token():
+    batch = StepBatch.of(
+        group=[0, 0, 0], trajectory=[0, 1, 2], state="AAA", reward=[1.0, 1.0, 1.0], tokens=[1, 2, 3]
+    )
+    found = dapo.advantage(batch, max_tokens=3)
+    np.testing.assert_array_equal(found, dapo.advantage(batch, max_tokens=3, buffer=1))
+    assert found[0] == found[1] > found[2]
+
+
 def test_its_objective_clips_higher_and_averages_tokens():
     assert (dapo.OBJECTIVE.clip_low, dapo.OBJECTIVE.clip_high) == (0.2, 0.28)
     assert dapo.OBJECTIVE.aggregation == "token-mean"

@@ -72,12 +72,13 @@ def test_one_token_a_step_is_token_gae(batch, gamma, lam, whiten):
     np.testing.assert_allclose(steppo.advantage(batch, **options), token, atol=1e-9)
 
 
-@given(batches())
-def test_without_step_gae_a_step_has_the_mean_of_its_tokens(batch):
+@given(batches(), st.sampled_from([0.9, 0.99]), st.sampled_from([0.5, 1.0]), st.sampled_from([0.1, 0.3]))
+def test_without_step_gae_a_step_has_the_mean_of_its_tokens(batch, gamma, lam, penalty):
     values = np.cos(np.arange(batch.tokens.sum()))
-    token = ppo.advantage(batch, values=values, gamma=0.99, lam=1.0, whiten=False)
+    options = {"gamma": gamma, "lam": lam, "penalty": penalty}
+    token = ppo.advantage(batch, values=values, whiten=False, **options)
     expected = [part.mean() for part in np.split(token, np.cumsum(batch.tokens)[:-1])]
-    np.testing.assert_allclose(steppo.without_step_gae(batch, values), expected, atol=1e-12)
+    np.testing.assert_allclose(steppo.without_step_gae(batch, values, **options), expected, atol=1e-12)
     single = batch.with_columns(tokens=np.ones(len(batch), dtype=np.int64))
     result = steppo.without_step_gae(single, batch.values)
     np.testing.assert_allclose(result, steppo.advantage(batch), atol=1e-9)
@@ -93,6 +94,11 @@ def test_equals_the_recursion(batch, gamma, lam):
         delta = batch.reward[row] - 0.1 * (not batch.valid[row]) + gamma * following - batch.values[row]
         expected[row] = delta + (0.0 if last else gamma * lam * expected[row + 1])
     np.testing.assert_allclose(steppo.advantage(batch, gamma=gamma, lam=lam), expected, atol=1e-9)
+
+
+def test_every_objective_keeps_to_the_reference():
+    objectives = (steppo.OBJECTIVE, steppo.PUBLIC_OBJECTIVE, steppo.TOKEN_RATIO)
+    assert {objective.kl_coefficient for objective in objectives} == {0.001}
 
 
 LOG_RATIOS = torch.tensor([0.1, 0.2, -0.3, 0.05, 0.05, 0.05], dtype=torch.float64)
