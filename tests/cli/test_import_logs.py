@@ -229,10 +229,11 @@ def test_examples_in_a_prompt_and_other_runs_of_a_log_are_told_apart(run_import,
 def test_a_transcript_names_the_game_and_the_line_of_each_episode(tmp_path):
     episode = "You are in the middle of a room.\nYour task is to look.\n> go to shelf 1\nA shelf.\n"
     log = tmp_path / "log.txt"
-    log.write_text(f"using look-Mug-1/trial_T1\n{episode}STATUS: OK\nlook-Pen-2/trial_T2\n\n{episode}")
+    log.write_text(f"using look-Mug-1/trial_T1\n{episode}STATUS: OK\nlook-Pen-2/trial_T2\n\n{episode}> look")
     first, second = react.read(log, ())
     assert (first.task, first.where, first.success) == ("look-Mug-1/trial_T1", f"{log}:2", True)
     assert (second.task, second.where, second.success) == ("look-Pen-2/trial_T2", f"{log}:9", None)
+    assert [step.observation for step in second.steps] == ["A shelf.", None]  # the log ends before an answer
 
 
 def test_a_task_is_found_by_what_seed_0_shows_first():

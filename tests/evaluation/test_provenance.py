@@ -5,9 +5,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import agentgym
 from agentgym.evaluation.suites.suite import AgentCard, SuiteAgent
-from agentgym.io.provenance import here_and_now
+from agentgym.io.provenance import SALT_FILE, here_and_now, host_digest
 from agentgym.io.records import parse
 
 
@@ -25,6 +27,16 @@ def test_provenance_names_the_code_that_ran() -> None:
     assert here.python == platform.python_version()
     assert {"gymnasium", "numpy"} == set(here.packages)
     assert platform.node() not in str(here)
+
+
+def test_the_salt_is_kept_in_a_folder_that_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "new" / "cache"
+    monkeypatch.setenv("AGENTGYM_CACHE", str(cache))
+    first = host_digest()
+    assert (cache / SALT_FILE).is_file()
+    assert host_digest() == first
+    (cache / SALT_FILE).write_bytes(b"another salt, 16")
+    assert host_digest() != first
 
 
 def test_only_the_date_may_differ_within_a_place() -> None:

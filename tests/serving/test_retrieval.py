@@ -343,6 +343,18 @@ def test_a_request_of_many_queries_is_one_call():
     assert isinstance(full, QueueFullError)
 
 
+def test_a_batch_that_is_full_waits_for_no_more():
+    async def ask():
+        batcher = MicroBatcher(lambda queries, k: list(queries), waiting=9, most=2, wait=600.0)
+        batcher.start()
+        asked = [asyncio.ensure_future(batcher.search((letter,), 1)) for letter in "abcd"]
+        _, waiting = await asyncio.wait(asked, timeout=20.0)
+        await batcher.close()
+        return len(waiting)
+
+    assert asyncio.run(ask()) == 0
+
+
 def test_a_request_that_waits_is_cancelled_by_the_end():
     async def ask():
         batcher = MicroBatcher(lambda queries, k: list(queries), waiting=4, wait=0.0)
