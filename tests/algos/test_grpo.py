@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from agentgym.algos import gigpo, grpo, gspo, rloo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import VERL_AGENT, Compat
+from agentgym.algos.table import ALGORITHMS
 from tests.algos.episodes import batches
 
 
@@ -92,3 +93,8 @@ def test_gspo_has_grpos_advantage():
 def test_unknown_choices_are_named(name):
     with pytest.raises(ValueError, match=f"unknown {name} 'other'; choose one of"):
         Compat(**{name: "other"})
+
+
+def test_dr_grpo_divides_by_no_length_and_has_no_reference():
+    objective = ALGORITHMS["dr_grpo"].objective
+    assert (objective.aggregation, objective.kl_coefficient) == ("seq-mean-token-sum", 0.0)

@@ -43,6 +43,13 @@ def test_every_algorithm_gives_finite_advantages_of_the_shape_it_promises(name, 
     assert result.shape == (batch.tokens.sum() if ALGORITHMS[name].unit == "token" else len(batch),)
 
 
+def test_the_package_gives_the_table_when_it_is_asked_for():
+    package = import_module("agentgym.algos")
+    assert package.ALGORITHMS is ALGORITHMS
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = package.nothing
+
+
 @pytest.mark.parametrize("name", [name for name, algorithm in ALGORITHMS.items() if algorithm.page])
 def test_a_page_is_about_its_algorithm(name):
     algorithm = ALGORITHMS[name]
