@@ -297,3 +297,15 @@ def test_the_page_of_tokenising_again_follows_from_its_numbers():
     outside = sum(abs(ratio - 1) > retokenisation.CLIP for each in own for ratio in each["ratios"])
     assert f"Of {responses} responses {100 * other / responses:.0f} % are tokenised otherwise" in page
     assert f"leaves the clip of {retokenisation.CLIP:g} for {outside}." in page.replace("\n", " ")
+
+
+def test_templates_are_given_the_name_of_the_tool_that_answers(model):
+    look, step = (ChatToolCall(f"call_{name}", name, "{}") for name in ("look", "step"))
+    messages = [
+        ChatMessage("tool", "seen", tool_call_id=look.id),
+        ChatMessage("assistant", "", tool_calls=(step,)),
+        ChatMessage("tool", "done", tool_call_id=step.id),
+        ChatMessage("tool", "odd", tool_call_id="of no call"),
+    ]
+    tables = PromptWriter(model.chat)._tables(messages, ["seen", "", "done", "odd"], [look])
+    assert [table.get("name") for table in tables] == ["look", None, "step", ""]
