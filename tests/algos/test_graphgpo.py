@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentgym.algos import gigpo, graphgpo, grpo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
-from agentgym.algos.graph import distance, match_edges, step_costs
+from agentgym.algos.graph import distance, distinct, match_edges, step_costs
 from tests.algos.episodes import batch_of, batches, take
 
 WINNER = {"states": ["s1", "s21", "s2", "s4", "s2"], "actions": "abcge", "rewards": [0] * 4 + [10]}
@@ -281,3 +281,9 @@ def test_missing_columns_are_named():
     lost = StepBatch.of(group=[0], trajectory=[0], state=["A"], next_state=[""], reward=[0.0])
     with pytest.raises(ValueError, match="next_state is missing on row 0"):
         graphgpo.advantage(lost)
+
+
+def test_an_edge_to_success_is_none_to_a_node_of_any_number():
+    batch = batch_of({"states": "A", "rewards": [1]}, {"states": "ABC"}, {"states": "A", "rewards": [1]})
+    source, target = np.array([0, 0, 1, 2, 0]), np.array([3, 1, 2, 4, 5])
+    assert distinct(batch, source, target, np.zeros(5)).tolist() == [True, True, True, True, False]
