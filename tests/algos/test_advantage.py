@@ -18,7 +18,7 @@ from agentgym.algos.advantage import (
     trajectory_sums,
 )
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.compat import Compat
+from agentgym.algos.compat import VERL_AGENT, Compat
 from agentgym.core.options import check_choice
 from tests.algos.episodes import batch_of, batches, shuffled
 
@@ -263,6 +263,11 @@ def test_episodes_pay_for_rejected_actions(invalid_penalty, episode_stat, expect
     compat = Compat(invalid_penalty=invalid_penalty, episode_stat=episode_stat)
     result = episode_relative(REVISITED, compat=compat)
     np.testing.assert_allclose(result, expected, atol=2e-7)
+
+
+def test_verl_agent_takes_the_price_off_the_row():
+    expected = [0.73638218, 0.71806421, 0.73638218, -1.09541428, -1.09541428]
+    np.testing.assert_allclose(episode_relative(REVISITED, compat=VERL_AGENT), expected, atol=2e-7)
 
 
 def test_a_price_alone_does_not_tell_failures_apart_unless_it_is_in_the_reward():

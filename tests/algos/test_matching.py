@@ -31,6 +31,11 @@ def test_similar_joins_near_texts_to_the_first_member_of_a_cluster():
     assert match_states(batch, "similar", threshold=0.99).tolist() == [0, 1, 2, 3]
 
 
+def test_texts_as_similar_as_the_threshold_are_one_state():
+    batch = rooms(texts=("abcd", "z", "abce", "abce"))  # 6 of 8 characters match: 0.75
+    assert match_states(batch, "similar", threshold=0.75).tolist() == [0, 1, 0, 2]
+
+
 def test_similar_depends_on_the_first_member_not_on_chains():
     texts = ["a" * 20, "a" * 19 + "b", "a" * 18 + "bb"]
     batch = StepBatch.of(group=[0] * 3, trajectory=[0] * 3, state="ABC", reward=[0.0] * 3, texts=tuple(texts))

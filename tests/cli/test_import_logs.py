@@ -294,6 +294,17 @@ def test_tables_of_verl_agent_are_put_in_order(run_import, alfworld):
     assert (code, [(m["step"], m["quantity"]) for m in report["mismatches"]]) == (1, [(2, "reward")])
 
 
+def test_messages_of_inspect_ai_may_stand_in_parts(run_import, alfworld):
+    log = json.loads(as_inspect(alfworld, FEW_GAMES, "valid_seen"))
+    for message in (message for sample in log["samples"] for message in sample["messages"]):
+        if isinstance(text := message["content"], str):
+            parts = [{"type": "text", "text": part} for part in (text[:9], text[9:])]
+            message["content"] = [parts[0], {"type": "image", "image": "none"}, parts[1]]
+    code, shown, report = run_import("inspect", json.dumps(log), *ENVS["alfworld"], name="log.json")
+    assert code == 0, shown
+    assert report["compared"]["observation"] == report["steps"] + 3
+
+
 def test_logs_of_inspect_ai_say_what_was_played(run_import, alfworld):
     text = as_inspect(alfworld, FEW_GAMES, "valid_seen")
     code, shown, report = run_import("inspect", text, *ENVS["alfworld"], name="log.json")

@@ -3,6 +3,8 @@
 import anthropic
 import pytest
 
+from agentgym.serving.env.sessions import SessionError
+from agentgym.serving.gateway.anthropic_messages import error_table
 from tests.serving.gateway_stand_ins import SayingEngine, call_text, make_model, talking
 
 TOOL = {
@@ -118,3 +120,13 @@ def test_errors_are_in_the_apis_form(gateway, session, client, engine):
     assert (status, answer["type"], answer["error"]["type"]) == (401, "error", "authentication_error")
     status, answer = gateway.ask(f"{session}/v1/messages", {"messages": ASKED})
     assert (status, "'max_tokens' is missing" in answer["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, "authentication_error"), (409, "invalid_request_error"), (499, "invalid_request_error"),
+     (500, "api_error"), (501, "api_error"), (503, "overloaded_error")],
+)  # fmt: skip
+def test_errors_are_of_anthropics_kinds(status, kind):
+    told = error_table(SessionError(status, "SESSION_ERROR", "why"))
+    assert told == {"type": "error", "error": {"type": kind, "message": "why"}}

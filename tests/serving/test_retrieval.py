@@ -18,7 +18,8 @@ import pytest
 from agentgym.errors import UsageError
 from agentgym.retrieval.corpus.dialects import RetrievalLimits, read_request
 from agentgym.retrieval.searcher import search_in_memory
-from agentgym.serving.retrieval.app import RetrievalService
+from agentgym.serving.hosts import HostGuard
+from agentgym.serving.retrieval.app import RetrievalService, make_app
 from agentgym.serving.retrieval.batching import MicroBatcher, QueueFullError
 from agentgym.serving.retrieval.server import RetrievalServer
 from tests.serving.retrieving import PASSAGES, serving
@@ -169,6 +170,36 @@ def test_other_sites_and_names_are_refused(server):
         assert server.ask({"query": "a"}, headers=headers)[0] == status
     for path in ("/openapi.json", "/health", "/nothing"):
         assert server.ask(None, method="GET", path=path, headers={"Host": "evil.example"})[0] == 421
+
+
+def test_the_form_of_requests_is_described(server):
+    status, described = server.ask(None, method="GET", path="/openapi.json")
+    body = described["paths"]["/retrieve"]["post"]["requestBody"]
+    forms = body["content"]["application/json"]["schema"]["oneOf"]
+    assert (status, body["required"]) == (200, True)
+    assert [form["required"] for form in forms] == [["queries"], ["query"]]
+    assert all({"topk", "return_scores"} < set(form["properties"]) for form in forms)
+
+
+def test_a_request_that_breaks_off_is_refused():
+    scope = {
+        "type": "http", "method": "POST", "path": "/retrieve", "raw_path": b"/retrieve", "query_string": b"",
+        "headers": [(b"host", b"localhost")], "http_version": "1.1", "scheme": "http", "root_path": "",
+    }  # fmt: skip
+    came = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent = []
+
+    async def receive():
+        return next(came)
+
+    async def send(message):
+        sent.append(message)
+
+    service = RetrievalService(search_in_memory(PASSAGES, corpus="four passages"), wait=0.75)
+    assert service.batcher._wait == 0.75
+    asyncio.run(make_app(service, HostGuard("127.0.0.1"))(scope, receive, send))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+    assert (sent[0]["status"], json.loads(sent[1]["body"])) == (400, {"error": "the request is not whole"})
 
 
 def test_health_tells_what_is_searched(server):
