@@ -7,14 +7,11 @@ from typing import Any
 
 from agentgym.core.hashing import content_id
 from agentgym.core.types import Completion, EndReason, Step, Trajectory
-from agentgym.rollout.worker import CONTRACT_KEYS
 from agentgym.serving.gateway.call_tree import EnvRow, ModelCall
 from agentgym.serving.gateway.sessions import GatewaySession, SessionOutcome
 
 ENV_ID = "gateway"
 """Of episodes without an environment, where their sessions name none."""
-_NO_SUITES = CONTRACT_KEYS | {"session_id", "episode_id", "snapshot", "step_cost"}
-"""Keys of infos that are no suite's own."""
 
 
 def start_of(session: GatewaySession) -> dict[str, Any]:
@@ -62,7 +59,6 @@ def make_trajectory(session: GatewaySession, outcome: SessionOutcome) -> Traject
         end_reason=reason,
         env_seconds=sum((row.seconds for row in rows), 0.0),
         model_seconds=sum((call.seconds for call in calls), 0.0),
-        extra={key: value for key, value in info.items() if key not in _NO_SUITES},
     )
 
 
