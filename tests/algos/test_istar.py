@@ -6,11 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.algos import dapo, grpo, istar, rloo
+from agentgym.algos import dapo, grpo, istar, reinforce_pp, rloo
 from agentgym.algos.advantage import episode_relative
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import Compat
 from agentgym.algos.loss import TokenLayout, policy_loss
+from agentgym.algos.outcome import outcome_advantage
 from agentgym.algos.table import ALGORITHMS
 from tests.algos.episodes import batch_of, batches
 
@@ -190,3 +191,9 @@ def test_its_base_has_its_own_options():
         np.testing.assert_allclose(istar.advantage(batch, process, **options), expected + alone, atol=1e-12)
     with pytest.raises(ValueError, match=r"unknown base .*choose one of grpo, rloo, reinforce_pp, dapo"):
         istar.advantage(batch, process, base="ppo")
+
+
+@given(batches(), st.sampled_from([0.0, 0.5]))
+def test_an_outcome_of_reinforce_pp_pays_its_price(batch, penalty):
+    tokens = outcome_advantage(batch, "reinforce_pp", compat=Compat(penalty=penalty), unit="token")
+    np.testing.assert_array_equal(tokens, reinforce_pp.advantage(batch, penalty=penalty))

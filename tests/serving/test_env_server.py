@@ -323,6 +323,9 @@ def test_tools_are_listed_and_called(server):
         ("prompts/list", {}, -32601),
     ):
         assert rpc(server, method, params)["error"]["code"] == code
+    for odd in ({"name": "move", "arguments": []}, {"name": 3, "arguments": {}}):
+        told = rpc(server, "tools/call", odd)["error"]["message"]
+        assert told == "tools/call takes a name and an object of arguments"
     assert server.ask("mcp", {})[1]["error"]["code"] == -32600
 
 

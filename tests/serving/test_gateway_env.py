@@ -158,6 +158,17 @@ def test_agents_that_write_each_prompt_anew_train_the_calls_that_act(gateway, po
     assert [step.action for step in trajectory.steps] == ["up", "left", "down"]
 
 
+def test_sessions_of_a_group_without_an_environment_are_of_one_task(model, engine, pool):
+    with talking(model, engine, pool=pool) as gateway:
+        gateway.begin(task="sum", group="g")
+        gateway.begin(task="sum", group="g")
+        status, answer = gateway.ask("/sessions", {"task": "product", "group": "g"})
+        assert (status, answer["error"]) == (
+            400,
+            "group g is of another task or group_size: name another group",
+        )
+
+
 def test_without_steps_what_was_not_replaced_is_trained(model, engine, pool):
     with talking(model, engine, pool=pool) as gateway:
         session = gateway.begin(task="sum", env_id="test/Sums-v0", group="g")
