@@ -47,6 +47,7 @@ def test_recordings_verify(serve, tmp_path, capsys):
     verdict = verify_run(first)
     assert (verdict.ok, verdict.badge, verdict.episodes, verdict.steps) == (True, "replayed", 3, 11)
     assert len(said) == 4
+    assert said[0].startswith(f"visitor 1: task {done.task_id}, 3 steps, score ")
     assert sum("recorded in" in line for line in said) == 3
     suite = next((tmp_path / "suites").iterdir())
     assert load_suite(suite).env[0].tasks == (episodes[0].task_id, episodes[2].task_id)

@@ -50,6 +50,7 @@ def test_episodes_are_the_environments_own(suite):
         far = agentgym.remote(server.url, env_id)
         assert far.observation_space == near.observation_space
         assert (far.max_steps, far.action_kind) == (near.max_steps, near.action_kind)
+        assert far.metadata["render_fps"] == near.metadata["render_fps"]
         named = {"task": near.tasks[3].id}
         for seed, options in ((0, None), (None, None), (None, named), (7, {"rollout": 1})):
             assert same(far.reset(seed=seed, options=options), near.reset(seed=seed, options=options))

@@ -409,6 +409,15 @@ def test_a_query_that_no_action_can_say_is_rejected_as_the_environment_does(visi
     assert open_sitting(site).info["turn"] == 1
 
 
+def test_tasks_are_drawn_with_seed_0(serve):
+    drawn = []
+    for options in ({}, {"seed": 0}, {"seed": 1}):
+        site, server = serve(**options)
+        Visit(server).get("/")
+        drawn.append(open_sitting(site).info["task_id"])
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
 def test_responses_allow_nothing_from_elsewhere(visit):
     _, visitor = visit
     response, _ = visitor.ask("GET", "/")
