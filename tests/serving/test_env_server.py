@@ -1,5 +1,6 @@
 """The environment server over HTTP: OpenEnv's routes, many sessions a message, limits, refusals."""
 
+import asyncio
 import base64
 import http.client
 import json
@@ -17,8 +18,10 @@ import pytest
 from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
+from agentgym.serving.env.app import make_app
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits, EnvSessions, SessionError
+from agentgym.serving.hosts import HostGuard
 from tests.serving.playing import WAIT, serving
 from tests.waiting import wait_until
 
@@ -361,3 +364,23 @@ def test_a_registered_limit_of_steps_is_served_and_gives_way_to_max_steps():
     finally:
         del gymnasium.registry[env_id]
     assert (plain.envs.max_steps, longer.envs.max_steps) == (3, 5)
+
+
+def test_a_route_that_fails_answers_with_a_line_and_500():
+    service, sent = EnvService.open("agentgym/EZPoints-v0", EnvLimits(sessions=1)), []
+    service.metadata = lambda: 1 / 0
+    scope = {
+        "type": "http", "method": "GET", "path": "/metadata", "raw_path": b"/metadata", "query_string": b"",
+        "headers": [(b"host", b"localhost")], "http_version": "1.1", "scheme": "http", "root_path": "",
+    }  # fmt: skip
+
+    async def receive():
+        return {"type": "http.request", "body": b""}
+
+    async def send(message):
+        sent.append(message)
+
+    with pytest.raises(ZeroDivisionError):  # passed on to the server, which prints it
+        asyncio.run(make_app(service, HostGuard("127.0.0.1"), None)(scope, receive, send))
+    line = "the request failed (ZeroDivisionError): see what the server printed"
+    assert (sent[0]["status"], json.loads(sent[1]["body"])) == (500, {"error": line})
