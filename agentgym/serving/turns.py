@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Generator, Hashable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Waiting: TypeAlias = Generator[Future[Any], None, T]
+"""A message that is being carried out: yields what it waits for, and goes on when that is done."""
+Away: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
+"""`Turns.away` of a client."""
 
 CLIENTS = 4_096
 """Clients whose shares are known."""
@@ -22,7 +30,7 @@ class Turns:
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         """Begin without clients; ``clock`` gives seconds."""
         self._clock = clock
-        self._now = 0.0
+        self._now = self._began = 0.0
         self._ends: dict[Hashable, float] = {}
         self._waiting: list[tuple[Hashable, asyncio.Future[None]]] = []
         self._taken = False
@@ -30,20 +38,34 @@ class Turns:
     @asynccontextmanager
     async def turn(self, client: Hashable) -> AsyncIterator[None]:
         """Wait for a client's turn: it lasts as long as the block, and until the event loop has gone on."""
-        loop = asyncio.get_running_loop()
-        if self._taken:
-            mine = loop.create_future()
-            self._waiting.append((client, mine))
-            await mine
-        self._taken = True
-        self._now, began = self._begin(client), self._clock()
+        await self._take(client)
         try:
             yield
         finally:
-            if len(self._ends) >= CLIENTS:
-                self._ends.clear()
-            self._ends[client] = self._now + self._clock() - began
-            loop.call_soon(self._pass_on)
+            self._end(client)
+
+    @asynccontextmanager
+    async def away(self, client: Hashable) -> AsyncIterator[None]:
+        """Let others have their turns in a block of a client's turn, which then goes on in its next one."""
+        self._end(client)
+        try:
+            yield
+        finally:
+            await self._take(client)
+
+    async def _take(self, client: Hashable) -> None:
+        if self._taken:
+            mine = asyncio.get_running_loop().create_future()
+            self._waiting.append((client, mine))
+            await mine
+        self._taken = True
+        self._now, self._began = self._begin(client), self._clock()
+
+    def _end(self, client: Hashable) -> None:
+        if len(self._ends) >= CLIENTS:
+            self._ends.clear()
+        self._ends[client] = self._now + self._clock() - self._began
+        asyncio.get_running_loop().call_soon(self._pass_on)
 
     def _begin(self, client: Hashable) -> float:
         return max(self._now, self._ends.get(client, 0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Snapshot
+from agentgym.vector.arguments import checked_rollouts, checked_seeds, per_slot
 from agentgym.vector.batching import Moves, Starts, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.queries import Answered, SlotAnswers, Wake
@@ -112,6 +114,17 @@ class SerialVectorEnv(AgentVectorEnv):
     def begin_resets(self, slots: Sequence[int], tasks: Sequence[str], rollouts: Sequence[int]) -> None:
         """Send the queries of resetting ``slots`` to ``tasks``, by id, for attempts number ``rollouts``."""
         self._answers.begin_resets(slots, [self.tasks.find(task) for task in tasks], rollouts)
+
+    def ask_resets(self, slots: Sequence[int], tasks: Any, seeds: Any, rollouts: Any) -> None:
+        """Send the queries that `reset_at` is going to have with these arguments, of tasks drawn as well."""
+        n, picked = len(slots), []
+        keys, given = per_slot(tasks, n, "tasks"), checked_seeds(per_slot(seeds, n, "seeds"))
+        attempts = checked_rollouts(per_slot(rollouts, n, "rollouts"))
+        for i, key, seed, rollout in zip(slots, keys, given, attempts, strict=True):
+            twin = self.prototype.spawn()
+            twin._np_random = copy.deepcopy(self.envs[i].np_random)  # the slot's own has yet to draw
+            picked.append(twin._pick(None if key is None else self.tasks.find(key), seed, rollout))
+        self._answers.begin_resets(slots, picked, attempts)
 
     def begin_steps(self, slots: Sequence[int], actions: Sequence[str]) -> None:
         """Send the queries of playing actions."""

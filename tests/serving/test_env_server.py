@@ -265,14 +265,16 @@ def test_a_session_in_use_does_not_end():
     now = [0.0]
     with serving(sessions=3) as server:
         sessions = EnvSessions(server.service.envs, EnvLimits(idle=10), clock=lambda: now[0])
-        busy, idle = (sessions.reset([None]).sessions[0].id for _ in range(2))
+        for _ in range(2):
+            list(sessions.reset([None]))  # waits for nothing
+        busy, idle = sessions.ids()
         now[0] = 9.0
         sessions.find(busy)
         now[0] = 11.0
         assert sessions.expire() == 1
         assert (busy in sessions, idle in sessions) == (True, False)
         with pytest.raises(SessionError, match="no session"):
-            sessions.step([busy, idle], ["up", "up"])
+            list(sessions.step([busy, idle], ["up", "up"]))
 
 
 def test_slow_clients_are_let_go():

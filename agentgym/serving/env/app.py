@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import UsageError
@@ -207,7 +208,7 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
     async def route(request: Request) -> "Response":
         try:
             body = await _in_time(door, request)
-            async with door.turns.turn(_address_of(request)):
+            async with door.turns.turn(address := _address_of(request)):
                 data = _read(body or b"{}")
                 if kind == "step" and isinstance(data, dict):  # HTTP has the action in an object of its own
                     action = data.pop("action", None)
@@ -215,7 +216,8 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
                         action if isinstance(action, dict) else {} if action is None else {"action": action}
                     )
                 client = Client(request.query_params.get("session_id"))
-                return _answered((await door.service.call(door.service.handle, client, kind, data)).data)
+                away = partial(door.turns.away, address)
+                return _answered((await door.service.handle(client, kind, data, away)).data)
         except SessionError as error:
             return _denied(error)
 
@@ -305,7 +307,7 @@ async def _replied(
         kind, data = message.get("type"), message.get("data")
         if kind == "close":
             return None
-        reply = await door.service.call(door.service.handle, client, kind, data)
+        reply = await door.service.handle(client, kind, data, partial(door.turns.away, websocket))
         return {"type": reply.type, "data": reply.data}
     except SessionError as error:
         return _error(error)

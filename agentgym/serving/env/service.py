@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of
@@ -16,6 +18,7 @@ from agentgym.io.records import parse
 from agentgym.registration import class_of, find_spec
 from agentgym.serving.env.sessions import EnvLimits, EnvSession, EnvSessions, SessionError, SessionResults
 from agentgym.serving.env.wire import row_schema, write_observations, write_space
+from agentgym.serving.turns import Away, Waiting
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 from agentgym.version import __version__
@@ -108,7 +111,7 @@ class _Tasks:
 
 
 class EnvService:
-    """Answers the messages of all clients, one after the other."""
+    """Answers the messages of all clients, one after the other; those that wait let others by."""
 
     def __init__(self, env_id: str, envs: AgentVectorEnv, limits: EnvLimits):
         """Serve a vector environment in autoreset mode DISABLED, a slot for each session."""
@@ -118,8 +121,10 @@ class EnvService:
         self.sessions = EnvSessions(envs, limits)
         waits = bool(envs.prototype.query_backends)  # for outside answers, such as a model's
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="env") if waits else None
+        if self._thread is not None and isinstance(envs, SerialVectorEnv):
+            envs.wake_with(partial(self._thread.submit, self.sessions.collect))
         self.tools: tuple[Tool, ...] = tuple(envs.prototype.tools) or (ACT,)
-        self._operations: dict[str, Callable[[Client, Any], Reply]] = {
+        self._operations: dict[str, Callable[[Client, Any], Reply | Waiting[Reply]]] = {
             "reset": self._reset,
             "step": self._step,
             "state": self._state,
@@ -162,15 +167,32 @@ class EnvService:
             return function(*arguments)
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
-    def handle(self, client: Client, kind: Any, data: Any) -> Reply:
-        """Carry out a message; a `SessionError` leaves everything as it was."""
+    async def handle(self, client: Client, kind: Any, data: Any, away: Away = nullcontext) -> Reply:
+        """Carry out a message; a `SessionError` leaves everything as it was.
+
+        It waits for other machines in blocks of ``away``. Cancelled meanwhile, it has not happened.
+        """
+        message = self._carried_out(client, kind, data)
+        try:
+            while not isinstance(step := await self.call(next, message), Reply):
+                async with away():
+                    await asyncio.shield(asyncio.wrap_future(step))
+        except asyncio.CancelledError:
+            if self._thread is not None:
+                self._thread.submit(message.close)
+            raise
+        return step
+
+    def _carried_out(self, client: Client, kind: Any, data: Any) -> Generator[Future[Any] | Reply]:
+        """Carry out a message; yields the reply in the end, since a thread's call raises no StopIteration."""
         operation = self._operations.get(kind) if isinstance(kind, str) else None
         if operation is None:
             known = nearest(kind, self._operations) if isinstance(kind, str) else ""
             line = f"unknown message type {kind!a:.50}{known}; known: {', '.join(self._operations)}, close"
             raise SessionError(422, "UNKNOWN_TYPE", line)
         try:
-            return operation(client, {} if data is None else data)
+            reply = operation(client, {} if data is None else data)
+            reply = reply if isinstance(reply, Reply) else (yield from reply)
         except SessionError:
             raise
         except UsageError as error:
@@ -179,6 +201,7 @@ class EnvService:
             _LOGGER.exception("%s failed", kind)
             line = f"{kind} failed ({type(error).__name__}): see what the server printed"
             raise SessionError(500, "EXECUTION_ERROR", line) from error
+        yield reply
 
     def attach(self, client: Client, id: str) -> None:
         """Let a WebSocket play a session that was begun elsewhere; SessionError where another one does."""
@@ -197,7 +220,8 @@ class EnvService:
         if client.session is not None and client.session in self.sessions:
             self.sessions.find(client.session).attached = False
             if owned:
-                self.sessions.close([client.session])
+                with suppress(SessionError):  # it waits for an answer, and ends when it has been idle
+                    self.sessions.close([client.session])
 
     # ---- what is served ----------------------------------------------------------------------
 
@@ -247,7 +271,7 @@ class EnvService:
 
     # ---- messages ----------------------------------------------------------------------------
 
-    def _reset(self, client: Client, data: Any) -> Reply:
+    def _reset(self, client: Client, data: Any) -> Waiting[Reply]:
         asked = parse(_Reset, data, "reset")
         self._check_split(asked.split)
         task = asked.task
@@ -258,7 +282,7 @@ class EnvService:
         if asked.episode_id is not None and len(asked.episode_id) > 255:
             raise UsageError("reset: episode_id has at most 255 characters")
         own = asked.session_id or (client.session if client.session in self.sessions else None)
-        played = self.sessions.reset([own], [task], [asked.seed], [asked.rollout])
+        played = yield from self.sessions.reset([own], [task], [asked.seed], [asked.rollout])
         (session,) = played.sessions
         session.snapshots = asked.snapshot
         if asked.episode_id is not None:
@@ -267,13 +291,14 @@ class EnvService:
             self._take(client, session)
         return Reply("observation", self._row(played))
 
-    def _step(self, client: Client, data: Any) -> Reply:
+    def _step(self, client: Client, data: Any) -> Waiting[Reply]:
         plain = isinstance(data, dict) and data.keys() == {"action"} and type(data["action"]) is str
         # a record takes as long to parse as a step to play
         asked = _Step(data["action"]) if plain else parse(_Step, data, "step")
         session = self._of(client, asked.session_id)
         turns = None if asked.turn is None else [asked.turn]
-        return Reply("observation", self._row(self.sessions.step([session.id], [asked.action], turns)))
+        played = yield from self.sessions.step([session.id], [asked.action], turns)
+        return Reply("observation", self._row(played))
 
     def _state(self, client: Client, data: Any) -> Reply:
         asked = parse(_Named, data, "state")
@@ -307,17 +332,19 @@ class EnvService:
             self._take(client, played.sessions[0])
         return Reply("observation", self._row(played))
 
-    def _reset_many(self, client: Client, data: Any) -> Reply:
+    def _reset_many(self, client: Client, data: Any) -> Waiting[Reply]:
         asked = parse(_ResetMany, data, "reset_many")
-        return self._rows(self.sessions.reset(asked.sessions, asked.tasks, asked.seeds, asked.rollouts))
+        played = yield from self.sessions.reset(asked.sessions, asked.tasks, asked.seeds, asked.rollouts)
+        return self._rows(played)
 
-    def _step_many(self, client: Client, data: Any) -> Reply:
+    def _step_many(self, client: Client, data: Any) -> Waiting[Reply]:
         kinds = {"sessions": str, "actions": str, "turns": int}
         plain = isinstance(data, dict) and data.keys() == kinds.keys()
         if plain and all(type(data[k]) is list and set(map(type, data[k])) == {kinds[k]} for k in kinds):
-            return self._rows(self.sessions.step(data["sessions"], data["actions"], data["turns"]))
-        asked = parse(_StepMany, data, "step_many")
-        return self._rows(self.sessions.step(asked.sessions, asked.actions, asked.turns))
+            asked = _StepMany(**data)
+        else:
+            asked = parse(_StepMany, data, "step_many")
+        return self._rows((yield from self.sessions.step(asked.sessions, asked.actions, asked.turns)))
 
     def _close_many(self, client: Client, data: Any) -> Reply:
         asked = parse(_Close, data, "close_many")
@@ -388,19 +415,19 @@ class EnvService:
 
     # ---- tools, as the Model Context Protocol has them ----------------------------------------
 
-    def _mcp(self, client: Client, data: Any) -> Reply:
+    def _mcp(self, client: Client, data: Any) -> Waiting[Reply]:
         """Answer JSON-RPC; what is wrong with a call is an answer too."""
         number = data.get("id") if isinstance(data, dict) else None
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number if isinstance(number, str | int) else None}
         try:
-            return Reply("mcp", answer | {"result": self._called(client, data)})
+            return Reply("mcp", answer | {"result": (yield from self._called(client, data))})
         except (UsageError, ToolCallError) as error:
             return Reply("mcp", answer | {"error": {"code": -32602, "message": str(error)}})
         except SessionError as error:
             code = -32000 if error.status >= 500 else error.status if error.status < 0 else -32602
             return Reply("mcp", answer | {"error": {"code": code, "message": error.line}})
 
-    def _called(self, client: Client, data: Any) -> dict[str, Any]:
+    def _called(self, client: Client, data: Any) -> Waiting[dict[str, Any]]:
         table = data if isinstance(data, dict) and data.get("jsonrpc") == "2.0" else {}
         method, params = table.get("method"), table.get("params", {})
         if not isinstance(method, str) or not isinstance(params, dict):
@@ -423,7 +450,7 @@ class EnvService:
                 if not isinstance(name, str) or not isinstance(arguments, dict):
                     raise UsageError("tools/call takes a name and an object of arguments")
                 action = action_of(self.tools, ToolCall(name, arguments))
-                row = self._row(self.sessions.step([self._of(client, own).id], [action]))
+                row = self._row((yield from self.sessions.step([self._of(client, own).id], [action])))
                 text = row["observation"].get("text", "")
                 return {
                     "content": [{"type": "text", "text": text}],
@@ -432,7 +459,8 @@ class EnvService:
                 }
             case "openenv/session/create":
                 asked = {key: value for key, value in params.items() if key != "session_id"}
-                return {"session_id": self._reset(Client(), asked).data["metadata"]["session_id"]}
+                begun = yield from self._reset(Client(), asked)
+                return {"session_id": begun.data["metadata"]["session_id"]}
             case "openenv/session/close":
                 self.sessions.close([self._of(Client(), own).id])
                 return {"session_id": own, "closed": True}

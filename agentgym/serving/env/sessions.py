@@ -5,15 +5,19 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from agentgym.core.options import PositiveFloat, PositiveInt, check_fields
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Snapshot
 from agentgym.errors import UsageError
+from agentgym.serving.turns import Waiting
 from agentgym.vector.batching import Infos, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
+from agentgym.vector.queries import Answered
 from agentgym.vector.serial import SerialVectorEnv
 
 
@@ -78,15 +82,21 @@ class SessionResults:
 
 
 class EnvSessions:
-    """Plays sessions. A message names several of them and is carried out whole or not at all."""
+    """Plays sessions. A message names several of them and is carried out whole or not at all.
+
+    While it waits for answers its sessions are as before, do not expire, and others take messages.
+    """
 
     def __init__(
         self, envs: AgentVectorEnv, limits: EnvLimits, *, clock: Callable[[], float] = time.monotonic
     ):
         """Take a vector environment in autoreset mode DISABLED, a slot for each session."""
         self.envs = envs
+        serial = envs if isinstance(envs, SerialVectorEnv) else None
         asks = bool(envs.prototype.query_backends)  # then the vector environment gathers the answers
-        self._singles = envs.envs if isinstance(envs, SerialVectorEnv) and not asks else None
+        self._asking = serial if asks else None
+        self._singles = None if serial is None or asks else serial.envs
+        self._pending: dict[int, Future[str | None]] = {}  # by slot; the result says why there is no answer
         self._limits = limits
         self._clock = clock
         self._free = list(range(envs.num_envs))[::-1]
@@ -121,7 +131,7 @@ class EnvSessions:
         tasks: Sequence[str | None] | None = None,
         seeds: Sequence[int | None] | None = None,
         rollouts: Sequence[int | None] | None = None,
-    ) -> SessionResults:
+    ) -> Waiting[SessionResults]:
         """Start an episode in each session; None begins a session.
 
         `SessionError` for unknown or repeated sessions, or too many; `UsageError` as
@@ -133,10 +143,10 @@ class EnvSessions:
             # a slot's generator may be left over from another session
             drawn = [secrets.randbits(63) if id is None else None for id in ids]
             given = [new if seed is None else seed for seed, new in zip(given, drawn, strict=True)]
+        slots = [session.slot for session in sessions]
         try:
-            observations, infos = self.envs.reset_at(
-                [session.slot for session in sessions], tasks, given, rollouts
-            )
+            yield from self._answered(sessions, lambda envs: envs.ask_resets(slots, tasks, given, rollouts))
+            observations, infos = self.envs.reset_at(slots, tasks, given, rollouts)
         except BaseException:
             self._end(begun)
             raise
@@ -144,7 +154,7 @@ class EnvSessions:
 
     def step(
         self, ids: Sequence[str], actions: Sequence[str], turns: Sequence[int] | None = None
-    ) -> SessionResults:
+    ) -> Waiting[SessionResults]:
         """Play an action in each session, each once.
 
         ``turns``: the steps that the client knows of, so that a message that comes twice is not played twice.
@@ -166,10 +176,10 @@ class EnvSessions:
             columns = {key: [value] for key, value in info.items()}
             results = SessionResults(sessions, batch_observations([seen]), [reward], columns)
             return self._note(results, [terminated], [truncated])
+        slots = [session.slot for session in sessions]
         try:
-            observations, rewards, terminations, truncations, infos = self.envs.step_at(
-                [session.slot for session in sessions], actions
-            )
+            yield from self._answered(sessions, lambda envs: envs.begin_steps(slots, actions))
+            observations, rewards, terminations, truncations, infos = self.envs.step_at(slots, actions)
         except UnansweredError as error:
             line = f"no answer to what an action needs, and no episode has moved: {error}"
             raise SessionError(503, "EXECUTION_ERROR", line) from error
@@ -217,15 +227,39 @@ class EnvSessions:
     def expire(self) -> int:
         """End the sessions that have been idle for too long; return how many."""
         oldest = self._clock() - self._limits.idle
-        late = []
-        for session in self._sessions.values():
-            if session.used > oldest:
-                break
-            late.append(session)
+        idle = takewhile(lambda session: session.used <= oldest, self._sessions.values())
+        late = [session for session in idle if session.slot not in self._pending]
         self._end(late)
         return len(late)
 
+    def collect(self) -> None:
+        """Let the messages go on whose answers have come."""
+        ready, failed = self._asking.collect_answers() if self._asking is not None else Answered()
+        for slot, reason in (*dict.fromkeys(ready).items(), *failed):
+            if slot in self._pending:
+                self._pending[slot].set_result(reason)
+
     # ---- inside ----------------------------------------------------------------------------
+
+    def _answered(self, sessions: Sequence[EnvSession], ask: Callable[..., None]) -> Waiting[None]:
+        """Wait for the answers to what ``ask`` asks in the sessions' slots; UnansweredError without one."""
+        if self._asking is None:
+            return
+        futures: dict[int, Future[str | None]] = {session.slot: Future() for session in sessions}
+        self._pending |= futures
+        try:
+            ask(self._asking)
+            self.collect()
+            yield from (future for future in futures.values() if not future.done())
+        except BaseException:
+            self._asking.forget_answers(list(futures))
+            raise
+        finally:
+            for session in sessions:
+                del self._pending[session.slot]
+                self.find(session.id)  # it was not idle
+        if failed := [(slot, why) for slot, each in futures.items() if (why := each.result()) is not None]:
+            raise UnansweredError.at(failed)
 
     def _named(self, ids: Sequence[str]) -> list[EnvSession]:
         if not ids or len(set(ids)) < len(ids):
@@ -233,6 +267,9 @@ class EnvSessions:
         for id in ids:
             if id not in self._sessions:
                 self.find(id)  # says so, before any counts as used
+            if self._sessions[id].slot in self._pending:
+                line = f"session {id} waits for an answer to another message: try when that has come"
+                raise SessionError(409, "EXECUTION_ERROR", line)
         return [self.find(id) for id in ids]
 
     def _named_or_new(self, ids: Sequence[str | None]) -> tuple[list[EnvSession], list[EnvSession]]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from agentgym.core.hashing import content_id
 from agentgym.endpoint.chat import ChatMessage
@@ -79,7 +80,7 @@ class Gateway:
         names = ("write", "submit", "store")
         self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=name) for name in names}
         self._turns = Turns()
-        self._opening = asyncio.Lock()
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by session
 
     # ---- sessions --------------------------------------------------------------------------
 
@@ -107,10 +108,11 @@ class Gateway:
         session = GatewaySession(self._record(asked, id), self._clock(), closing=True)
         self.sessions[id] = session
         try:
-            row = await self._begin(session)
-            await self._check_group(session)
-            self._write(session, session.spec)
-            session.closing = False
+            async with session.lock:
+                row = await self._begin(session)
+                await self._check_group(session)
+                self._write(session, session.spec)
+                session.closing = False
         except BaseException:
             self._drop(session)
             raise
@@ -166,7 +168,7 @@ class Gateway:
         """
         session = self.sessions.get(id)
         if session is None and _ID.fullmatch(id) and id in self._journal:
-            async with self._opening:
+            async with self._opening.setdefault(id, asyncio.Lock()):
                 session = self.sessions.get(id) or await self._taken_up(id)
         if session is None:
             raise SessionError(404, "SESSION_ERROR", f"no session {id!a:.50}: begin one with POST /sessions")
@@ -194,6 +196,7 @@ class Gateway:
             await self._begin(session)
             for record in records:
                 await self._take_up(session, record)
+            self._check_room()  # others were taken up meanwhile
         except BaseException:
             self._drop(session)
             raise
@@ -222,7 +225,9 @@ class Gateway:
         return "" if self.env is None else self.env.env_id
 
     def delete(self, session: GatewaySession) -> int:
-        """Forget a session and what is kept of it, but for a stored episode; return its number of calls."""
+        """Forget a session, but for a stored episode; return its number of calls. SessionError in a step."""
+        if session.lock.locked():
+            raise _conflict(f"session {session.spec.session_id} waits for an answer: delete it after that")
         self._drop(session)
         self._journal.remove(session.spec.session_id)
         return len(session.tree.calls)
@@ -230,7 +235,8 @@ class Gateway:
     def expire(self) -> None:
         """Close the sessions that were idle for too long; the journal has them still."""
         oldest = self._clock() - self.limits.idle
-        for session in [each for each in self.sessions.values() if each.used < oldest and not each.busy]:
+        late = [each for each in self.sessions.values() if each.used < oldest and not each.busy]
+        for session in [each for each in late if not each.lock.locked()]:
             self._drop(session)
 
     def _drop(self, session: GatewaySession) -> None:
@@ -389,7 +395,7 @@ class Gateway:
 
     async def _ask(self, session: GatewaySession, kind: str, data: Mapping[str, Any]) -> Any:
         assert self.env is not None
-        return (await self.env.call(self.env.handle, session.env, kind, data)).data
+        return (await self.env.handle(session.env, kind, data)).data
 
     def _close_env(self, session: GatewaySession) -> None:
         if self.env is not None and session.env.session in self.env.sessions:
