@@ -75,11 +75,11 @@ def test_a_client_that_sends_without_end_does_not_hold_others_up(monkeypatch):
     with serving(sessions=2, rate=1_000_000) as server:
         handle = server.service.handle
 
-        def counted(client, kind, data):
+        def counted(client, kind, data, away):
             kinds.append(kind)
             playing.set()
             assert sent.wait(WAIT)
-            return handle(client, kind, data)
+            return handle(client, kind, data, away)
 
         monkeypatch.setattr(server.service, "handle", counted)
         with connect(server.socket) as client, closing(HTTPConnection(server.address, timeout=WAIT)) as other:
