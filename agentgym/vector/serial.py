@@ -138,6 +138,10 @@ class SerialVectorEnv(AgentVectorEnv):
         """Have a function called when `collect_answers` may have more."""
         self._answers.wake_with(wake)
 
+    def forget_answers(self, slots: Sequence[int]) -> None:
+        """Ask no more for slots."""
+        self._answers.forget(slots)
+
     def _observe_slots(self, slots: Sequence[int]) -> Any:
         return batch_observations([self._seen[i] for i in slots])
 

@@ -262,6 +262,11 @@ def test_of_pythons_folders_only_libraries_are_opened() -> None:
     assert in_box(read, f"{Path(pytest.__file__).parent}/py.typed") == b""
 
 
+def test_nothing_may_be_read_and_written() -> None:
+    assert in_box(read, os.devnull) == b""
+    in_box(write, os.devnull)
+
+
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(PermissionError, match="no regular file"):

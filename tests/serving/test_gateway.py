@@ -148,7 +148,7 @@ def test_texts_that_end_an_answer_end_its_tokens(model, gateway, engine):
         ({"temperature": 3}, "temperature"),
         ({"temperature": "hot"}, "temperature: expected a number"),
         ({"max_tokens": 0}, "max_tokens"),
-        ({"stop": [""]}, "none is empty"),
+        ({"stop": [""]}, "a text that ends an answer is not empty"),
         ({"messages": []}, "the last message is of a user or a tool"),
         ({"messages": [*ASKED, {"role": "assistant", "content": "go"}]}, "not continued here"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text is read"),

@@ -66,7 +66,7 @@ def check_event(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _check_path(event: str, path: Any, *, writes: bool) -> None:
-    if isinstance(path, int) or path == ":memory:":
+    if isinstance(path, int) or path in (":memory:", os.devnull):  # which processes are started with
         return
     given, places = os.fsdecode("." if path is None else path), _PLACES[0]
     if event == "sqlite3.connect":
