@@ -6,10 +6,11 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 import gymnasium
 import pytest
@@ -17,6 +18,8 @@ from rich.console import Console
 
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.verify.box import LimitError, Limits, boxed
+from agentgym.io.paths import cache_directory
+from tests.waiting import wait_until
 
 FEW = Limits(memory=1.0, processor=20.0, wall=240.0, files=64)
 
@@ -167,21 +170,20 @@ def test_a_box_ends_with_its_parent(tmp_path: Path) -> None:
     parent = _python(
         "-c", SCRIPT.format(call="hold", arguments=f", {str(path)!r}, writes=[{str(tmp_path)!r}]")
     )
-    end = time.monotonic() + 240
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < end
-        assert parent.poll() is None
-        time.sleep(0.05)
+    wait_until(lambda: parent.poll() is not None or (path.exists() and path.read_text()))
+    assert parent.poll() is None
     parent.kill()
     parent.communicate(timeout=240)
     with path.open() as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+        wait_until(lambda: _locks(file))
+
+
+def _locks(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _python(*arguments: str) -> subprocess.Popen[str]:
@@ -260,6 +262,15 @@ def test_of_pythons_folders_only_libraries_are_opened() -> None:
         with pytest.raises(PermissionError, match="opens nothing there"):
             in_box(read, path)
     assert in_box(read, f"{Path(pytest.__file__).parent}/py.typed") == b""
+
+
+def temporary(*, allow: object, console: object) -> str:
+    with tempfile.NamedTemporaryFile() as file:
+        return file.name
+
+
+def test_temporary_files_are_in_the_cache() -> None:
+    assert Path(in_box(temporary)).parent == cache_directory()
 
 
 def test_nothing_may_be_read_and_written() -> None:

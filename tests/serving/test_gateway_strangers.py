@@ -219,7 +219,7 @@ def test_one_that_is_tokenised_does_not_hold_others_up(gateway, monkeypatch):
 
     def slow(chat, bodies, rendered):
         begun.set()
-        in_time.append(answered.wait(20))
+        in_time.append(answered.wait(120))
         return encode(chat, bodies, rendered)
 
     session = gateway.begin(index=0)

@@ -15,6 +15,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -98,7 +99,8 @@ def boxed(
     trusts_here = specs or len(allow) > len(allowed)  # modules of the current folder
     path = [entry for entry in sys.path if trusts_here or entry not in ("", os.getcwd())]
     places = _places([*files, *writes], writes, [*trusted, *map(Path, allowed)], path)
-    state = (dict(os.environ), os.getcwd(), path, specs)
+    environ = {**os.environ, "TMPDIR": str(cache_directory().absolute())}  # where it may write
+    state = (environ, os.getcwd(), path, specs)
     named |= {"allow": allow, "console": console is not None and console.is_terminal}
     job = pickle.dumps((limits, places, state, call, arguments, named))
     try:
@@ -238,6 +240,7 @@ def _do(
     environ, folder, sys.path[:], specs = state
     os.environ.clear()
     os.environ.update(environ)
+    tempfile.tempdir = environ["TMPDIR"]
     os.chdir(folder)
     for pickled in specs:
         with suppress(Exception):  # of a script or a session, which no other process can import
