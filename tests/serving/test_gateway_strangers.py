@@ -279,25 +279,26 @@ def test_what_cannot_be_written_has_not_happened_and_what_is_acknowledged_is_wri
         assert gateway.post(f"{session}/env/step", action="up")["truncated"]
 
 
-def test_a_session_that_is_deleted_during_a_step_stays_deleted(model, engine, tmp_path):
+def test_a_session_is_not_deleted_during_a_step(model, engine, tmp_path):
     with talking(model, engine, env=SOKOBAN, journal=tmp_path) as gateway, ThreadPoolExecutor(1) as thread:
-        service, stepped, deleted = gateway.gateway.env, threading.Event(), threading.Event()
-        call = service.call
+        service, stepped, refused = gateway.gateway.env, threading.Event(), threading.Event()
+        handle = service.handle
 
-        async def slow(function, *arguments):
-            answer = await call(function, *arguments)
-            if "step" in arguments:
+        async def slow(client, kind, *arguments):
+            reply = await handle(client, kind, *arguments)
+            if kind == "step":
                 stepped.set()
-                await asyncio.to_thread(deleted.wait, 60)
-            return answer
+                await asyncio.to_thread(refused.wait, 60)
+            return reply
 
         session = gateway.begin(index=0)
-        service.call = slow
+        service.handle = slow
         step = thread.submit(gateway.ask, f"{session}/env/step", {"action": "up"})
         assert stepped.wait(60)
+        assert gateway.ask(session, method="DELETE")[0] == 409
+        refused.set()
+        assert step.result(60)[0] == 200
         assert gateway.ask(session, method="DELETE")[0] == 200
-        deleted.set()
-        assert step.result(60)[0] == 409
     assert list(tmp_path.iterdir()) == []
 
 
