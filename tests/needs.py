@@ -71,6 +71,7 @@ LISTED: dict[str, tuple[str, ...]] = {
         "tests/evaluation/test_hostile_files.py::test_a_copy_without_episodes_that_can_be_read_stops_no_site",
         "tests/evaluation/test_hostile_files.py::"
         "test_where_runs_lie_does_not_decide_whose_page_has_the_name_of_a_request",
+        "tests/evaluation/test_strangers.py::test_the_site_plays_runs_within_limits",
         "tests/site",
     ),
     "endpoint": (
@@ -84,6 +85,7 @@ LISTED: dict[str, tuple[str, ...]] = {
         "tests/serving/test_env_server.py",
         "tests/serving/test_remote_env.py",
         "tests/serving/test_remote_episodes.py",
+        "tests/serving/test_remote_strangers.py",
         "tests/serving/test_retrieval.py",
     ),
     "spacy": (

@@ -10,7 +10,8 @@ from typing import Any, cast
 from agentgym.agents.rules import RULES_VERSION
 from agentgym.core.options import check_choice
 from agentgym.core.types import Policy
-from agentgym.errors import UsageError, nearest
+from agentgym.env import AgentEnv
+from agentgym.errors import UnsupportedEnvError, UsageError, nearest
 from agentgym.io.optional import load_plugin, load_reference, plugins
 from agentgym.vector.core import AgentVectorEnv
 
@@ -89,7 +90,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "a language model (path=FOLDER), asked as its agent.json says",
         facts="agentgym.training.policy.agent:model_facts",
         check="agentgym.training.policy.model_check:open_checker",
-        unplayable="agentgym.prompts.settings:refuse_slots",
+        unplayable="agentgym.agents.table:refuse_slots",
     ),
     "prompting": AgentEntry(
         "agentgym.agents.language.making:make_prompting",
@@ -108,7 +109,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "react, with reflections kept between the attempts at a task",
         facts="agentgym.agents.language.making:reflexion_facts",
         by_environment=True,
-        unplayable="agentgym.agents.language.making:refuse_sides",
+        unplayable="agentgym.agents.table:refuse_sides",
         sequential=True,
     ),
     "imported": AgentEntry(
@@ -181,3 +182,21 @@ def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
             "act(requests) answers each request with a Completion"
         )
     return policy
+
+
+def refuse_slots(game: AgentEnv[Any], sampling: Mapping[str, Any]) -> None:
+    """Refuse, for the choice ``constrained``, an environment whose actions are typed in part."""
+    if sampling.get("choice") == "constrained" and game.action_kind == "template":
+        raise UnsupportedEnvError(
+            f"actions of {type(game).__name__} have free slots, so there is nothing to "
+            "choose among: use choice 'free'"
+        )
+
+
+def refuse_sides(game: AgentEnv[Any], sampling: Mapping[str, Any]) -> None:
+    """Refuse, for ``reflexion``, an environment with several sides."""
+    if game.sides > 1:
+        raise UnsupportedEnvError(
+            f"reflexion has one memory for a task, and {game.suite!r} is played from both sides, whose goals "
+            "are private: name the agent 'react', or mode='partner'"
+        )

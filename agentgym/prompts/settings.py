@@ -15,8 +15,7 @@ from agentgym.core.options import NonNegativeFloat, NonNegativeInt, PositiveInt,
 from agentgym.core.suite_spec import PromptDefaults
 from agentgym.core.tools import Tool, tool_schemas
 from agentgym.core.types import Message
-from agentgym.env import AgentEnv
-from agentgym.errors import UnsupportedEnvError, UsageError
+from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.prompts import Template, load_template
 from agentgym.prompts.budget import PromptBuilder
@@ -311,15 +310,6 @@ def with_words_of(given: Iterable[str], settings: Mapping[str, Any]) -> dict[str
     if named & {"wording", "answer"} and "template_file" not in named:
         return {**settings, "template_file": ""}
     return dict(settings)
-
-
-def refuse_slots(game: AgentEnv[Any], sampling: Mapping[str, Any]) -> None:
-    """Refuse, for the choice ``constrained``, an environment whose actions are typed in part."""
-    if sampling.get("choice") == "constrained" and game.action_kind == "template":
-        raise UnsupportedEnvError(
-            f"actions of {type(game).__name__} have free slots, so there is nothing to "
-            "choose among: use choice 'free'"
-        )
 
 
 @cache

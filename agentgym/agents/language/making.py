@@ -24,13 +24,13 @@ from agentgym.agents.language.settings import (
 from agentgym.agents.language.shots import Shots, make_shots
 from agentgym.agents.language.words import scaffold_words, words_sha256
 from agentgym.agents.metadata import AgentMetadata, Model
+from agentgym.agents.table import refuse_sides
 from agentgym.core.hashing import sha256_json
 from agentgym.core.suite_spec import PromptDefaults
 from agentgym.core.tools import Tool
 from agentgym.endpoint.client import open_endpoint
 from agentgym.endpoint.spec import EndpointSpec
-from agentgym.env import AgentEnv
-from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
+from agentgym.errors import MissingDataError, MissingPackageError, UsageError
 from agentgym.io.records import parse
 from agentgym.prompts import Template, load_template
 from agentgym.registration import open_vector, suite_spec
@@ -84,7 +84,7 @@ def language_agent(
     """
     game = envs.prototype
     if isinstance(settings, ReflexionSettings):
-        refuse_sides(game)
+        refuse_sides(game, {})
     default = game.suite_spec.prompt
     template = _template(scaffold, settings, default.wording, game.tools)
     prompts = _prompts(scaffold, settings, template, default)
@@ -94,15 +94,6 @@ def language_agent(
     if isinstance(settings, ReflexionSettings):
         return ReflexionPolicy(model, prompts, settings, suite=game.suite)
     return ChatPolicy(model, prompts, settings, suite=game.suite)
-
-
-def refuse_sides(game: AgentEnv[Any], sampling: Mapping[str, Any] | None = None) -> None:
-    """Refuse, for `REFLEXION`, an environment with several sides."""
-    if game.sides > 1:
-        raise UnsupportedEnvError(
-            f"reflexion has one memory for a task, and {game.suite!r} is played from both sides, whose goals "
-            "are private: name the agent 'react', or mode='partner'"
-        )
 
 
 def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agentgym.agents.table import refuse_slots
 from agentgym.core.types import Request
 from agentgym.errors import UsageError
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.fitting import FittedPrompt
-from agentgym.prompts.settings import Prompting, refuse_slots
+from agentgym.prompts.settings import Prompting
 from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.engines.types import Engine, Sampling
 from agentgym.training.models.models import LanguageModel
