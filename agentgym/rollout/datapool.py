@@ -154,7 +154,8 @@ class DataPool:
     def check(self, *, group: str, size: int | None, rollout: int, **start: str) -> None:
         """Raise a UsageError where `add` would, of an episode that is still to be played.
 
-        ``start``: its ``env_id``, ``task_id`` and ``initial_hash``.
+        ``group``, ``size`` and ``rollout`` as `add` takes them; ``start``: its ``env_id``, ``task_id`` and
+        ``initial_hash``.
         """
         with self._transaction() as table:
             _check_fits(table, {"group": group, "size": size, "rollout": rollout, **start})

@@ -116,7 +116,10 @@ class SerialVectorEnv(AgentVectorEnv):
         self._answers.begin_resets(slots, [self.tasks.find(task) for task in tasks], rollouts)
 
     def ask_resets(self, slots: Sequence[int], tasks: Any, seeds: Any, rollouts: Any) -> None:
-        """Send the queries that `reset_at` is going to have with these arguments, of tasks drawn as well."""
+        """Send the queries that `reset_at` is going to have, of tasks drawn as well.
+
+        ``slots``, ``tasks``, ``seeds`` and ``rollouts`` as `reset_at` takes them.
+        """
         n, picked = len(slots), []
         keys, given = per_slot(tasks, n, "tasks"), checked_seeds(per_slot(seeds, n, "seeds"))
         attempts = checked_rollouts(per_slot(rollouts, n, "rollouts"))

@@ -140,7 +140,7 @@ def test_a_wrong_run_is_not_verified(cli, suite, run_folder):
     code, out, _ = cli("verify", run_folder, "--suite", suite)
     assert code == 1
     assert out.startswith("not verified: ")
-    assert "replay" in out
+    assert "its sha256 is not the one in run.json" in out
 
 
 def test_verify(cli, suite, run_folder):
