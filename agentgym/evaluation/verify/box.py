@@ -273,7 +273,7 @@ def _console() -> Console:
 
 
 def _limit(limits: Limits) -> int:
-    """Set this process's limits; return the most memory it has had, in bytes."""
+    """Set this process's limits; return the memory that it holds, in bytes, where the system tells."""
     used, memory = resource.getrusage(resource.RUSAGE_SELF), int(limits.memory * 2**30)
     wanted = {
         resource.RLIMIT_DATA: memory,
@@ -285,4 +285,8 @@ def _limit(limits: Limits) -> int:
     for which, most in wanted.items():
         hard = resource.getrlimit(which)[1]
         resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
-    return used.ru_maxrss << 10
+    try:  # ru_maxrss would count the parent, too, as it was at the start
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize()
