@@ -152,7 +152,7 @@ def _is_library(entry: str) -> bool:
 
 
 def _pickled(spec: Any) -> bytes:
-    """Return an environment of another package for a box; empty where it cannot be told."""
+    """Return an environment of another package, pickled; empty where it cannot be."""
     with suppress(Exception):
         return b"" if spec.namespace in (None, "agentgym") else pickle.dumps(spec)
     return b""

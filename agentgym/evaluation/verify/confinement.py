@@ -79,8 +79,8 @@ def _check_path(event: str, path: Any, *, writes: bool) -> None:
     elif writes or below(plain, places.strange) or not below(plain, places.trusted):
         is_code = event != "open" or plain.endswith(_CODE)
         if writes or not is_code or not below(plain, places.code):
-            said = "verification opens nothing there unless --allow names the folder"
-            raise PermissionError(EACCES, said, given)
+            reason = "verification opens nothing there unless --allow names the folder"
+            raise PermissionError(EACCES, reason, given)
 
 
 def below(path: str, roots: Collection[str]) -> bool:

@@ -84,8 +84,8 @@ class RemoteServer:
             self._http.fail(f"answers {answer.status} without JSON ({error!s:.80}): is it another server?")
         if answer.status == 200:
             return table
-        said = table.get("error", table) if isinstance(table, dict) else table
-        line = " ".join(printable(str(said)[:300]).split())
+        reason = table.get("error", table) if isinstance(table, dict) else table
+        line = " ".join(printable(str(reason)[:300]).split())
         match answer.status:
             case 404 if isinstance(table, dict) and table.get("code") == "SESSION_ERROR":
                 raise LookupError(line)
