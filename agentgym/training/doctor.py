@@ -185,7 +185,8 @@ def _compare_types(config: TrainConfig) -> tuple[bool, dict[str, float]]:
     found = {}
     for dtype in ("float32", "bfloat16"):
         own = replace(setup.learner.config, dtype=dtype, max_grad_norm=None, old_log_probs="recompute")
-        own = replace(own, minibatches=1, minibatch_steps=None, epochs=1)
+        # the batch has no log-probabilities of an engine of another precision to weight by
+        own = replace(own, minibatches=1, minibatch_steps=None, epochs=1, importance_cap=None)
         learner = Learner(copy.deepcopy(setup.language_model.model), objective, own, ranks=setup.ranks)
         log_probs = learner.log_probs(rows)
         found[dtype] = log_probs, learner.update(rows, batch, seed=0).grad_norm
