@@ -1,0 +1,11 @@
+"""What a language model, or its server, says: one reader of texts, messages and streams.
+
+`read_text` finds thoughts and tool calls in a text in any of the conventions of model families;
+`calls_of_message` and `StreamedCalls` find them in messages and streams of OpenAI's form; `fitted` makes the
+arguments of a call those that a tool takes. Whatever cannot be read is a problem, on one line.
+"""
+
+from agentgym.reading.syntaxes import SaidCall, UnreadableError
+from agentgym.reading.text import Reading, read_text
+
+__all__ = ["Reading", "SaidCall", "UnreadableError", "read_text"]

@@ -1,0 +1,113 @@
+"""Conventions of model families for tool calls and thoughts, as the file ``conventions.toml`` has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib.resources import files
+from typing import Any
+
+from agentgym.io.untrusted import loads_toml
+from agentgym.reading.syntaxes import LISTS, SaidCall, read_arguments, read_gemma, read_pairs
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How a family writes a call; the file describes the fields."""
+
+    name: str
+    families: str
+    marker: str
+    begin: str
+    syntax: str
+    end: str
+    key: str = ""
+    value: str = ""
+    quote: str = ""
+
+    @cached_property
+    def closing(self) -> re.Pattern[str]:
+        """What has to follow the content."""
+        return re.compile(self.end)
+
+    @cached_property
+    def _arguments(self) -> Callable[[str, int], tuple[Any, int]]:
+        if self.syntax == "pairs":
+            return partial(read_pairs, key=re.compile(self.key), value=re.compile(self.value))
+        return partial(read_gemma, quote=self.quote) if self.syntax == "gemma" else read_arguments
+
+    def content(self, text: str, begin: int, name: str) -> tuple[Sequence[SaidCall], int]:
+        """Return the calls whose content begins at a place, and where it ends; ``name``: the tool's, if known.
+
+        Raises:
+            UnreadableError: it is malformed.
+        """
+        if self.syntax in LISTS:
+            return LISTS[self.syntax](text, begin)
+        arguments, end = self._arguments(text, begin)
+        return [SaidCall(name, arguments, typed=self.syntax != "pairs")], end
+
+
+@dataclass(frozen=True)
+class Thought:
+    """What begins and what ends a thought."""
+
+    begin: str
+    end: str
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Texts that say nothing."""
+
+    around: tuple[str, ...]
+    final: tuple[str, ...]
+
+
+@cache
+def _table() -> dict[str, Any]:
+    text = files("agentgym.reading").joinpath("conventions.toml").read_text(encoding="utf-8")
+    return loads_toml(text, "conventions.toml")
+
+
+@cache
+def conventions() -> tuple[Convention, ...]:
+    """Return the conventions of calls, the more special ones first."""
+    return tuple(Convention(**each) for each in _table()["convention"])
+
+
+@cache
+def thoughts() -> tuple[Thought, ...]:
+    """Return the conventions of thoughts."""
+    return tuple(Thought(**each) for each in _table()["thought"])
+
+
+@cache
+def marks() -> Marks:
+    """Return what stands around calls and answers."""
+    return Marks(**{name: tuple(each) for name, each in _table()["marks"].items()})
+
+
+@cache
+def scanner(calls: tuple[Convention, ...], opening: tuple[Thought, ...]) -> re.Pattern[str]:
+    """Return the pattern that finds where the next call or thought begins; each has a group, ``c0``, ``t0``..."""
+    found = [f"(?P<c{place}>{_unnamed(each.begin)})" for place, each in enumerate(calls)]
+    found += [f"(?P<t{place}>{re.escape(each.begin)})" for place, each in enumerate(opening)]
+    return re.compile("|".join(found))
+
+
+@cache
+def _begin(convention: Convention) -> re.Pattern[str]:
+    return re.compile(convention.begin)
+
+
+def name_at(convention: Convention, text: str, begin: int) -> str:
+    """Return the tool's name in what begins a call; empty where the content has it."""
+    found = _begin(convention).match(text, begin)
+    return str(found.groupdict().get("name") or "") if found else ""
+
+
+def _unnamed(pattern: str) -> str:
+    return pattern.replace("(?P<name>", "(?:")
