@@ -185,6 +185,8 @@ def _show_exchange(console: Console, transcript: TranscriptRecord, number: int) 
     console.print(Text("[response]", style="bold"), soft_wrap=True)
     console.print(Text(printable(step.response)), soft_wrap=not console.is_terminal)
     read = f"read as {printable(step.action)}"
+    if step.note:
+        read += f", {printable(step.note)}"
     if step.format_error:
         read = f"format error: {printable(step.format_error)}"
     spent = f"{step.prompt_tokens:,} + {step.completion_tokens:,} tokens, {step.seconds:.3g} seconds"

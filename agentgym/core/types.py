@@ -237,6 +237,8 @@ class Completion:
     """The prompt as it was sent, where the policy keeps it: benchmarks do, training does not."""
     format_error: str = ""
     """Why the parser could not read an action from ``text``; empty where it could."""
+    note: str = ""
+    """How the action was read from a text that departs from the format, such as the first of two calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,8 @@ class ChatRequest:
     sampling: ChatSampling = ChatSampling()
     tools: tuple[Mapping[str, Any], ...] = ()
     """Functions that may be called, as ``{"type": "function", "function": {"name": ..., ...}}``."""
+    one_call: bool = False
+    """Whether one call is asked for at most. Endpoints may ignore it."""
     response_schema: Mapping[str, Any] | None = None
     """JSON Schema that the answer should fit. Endpoints may ignore it: read what they say as strictly."""
     prompt_id: str = ""

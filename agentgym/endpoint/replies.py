@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentgym.endpoint.chat import ChatReply, ChatToolCall
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import loads_json, whole_text
-
-MAX_CALLS = 128
-"""Tool calls of an answer at most."""
+from agentgym.reading import UnreadableError, arguments_text, calls_of_message
 
 MAX_CHOICES = 128
 """Choices of an answer at most."""
@@ -70,9 +67,9 @@ def read_choice(
     Raises:
         MalformedAnswerError: a part is missing or of another type.
     """
-    finish = choice.get("finish_reason")
-    if not isinstance(finish, str) or not 0 < len(finish) <= 64:
-        raise MalformedAnswerError("its choice has no finish_reason")
+    finish = choice.get("finish_reason") or "stop"  # some servers leave it null where the answer is whole
+    if not isinstance(finish, str) or len(finish) > 64:
+        raise MalformedAnswerError("its finish_reason is none")
     usage = read_usage(table.get("usage"))
     return ChatReply(
         text=whole_text(_content(message)),
@@ -163,21 +160,14 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _tool_calls(message: Mapping[str, Any]) -> tuple[ChatToolCall, ...]:
-    calls = part(message, "tool_calls", list, [])
-    if len(calls) > MAX_CALLS:
-        raise MalformedAnswerError(f"it has more than {MAX_CALLS} tool calls")
-    return tuple(_tool_call(table_of(call, "a tool call"), number) for number, call in enumerate(calls))
-
-
-def _tool_call(call: Mapping[str, Any], number: int) -> ChatToolCall:
-    function = table_of(call.get("function"), "the function of a tool call")
-    name, arguments = function.get("name"), function.get("arguments")
-    if isinstance(arguments, dict):  # not as they should be, but nothing is lost
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    if not isinstance(name, str) or not isinstance(arguments, str):
-        raise MalformedAnswerError("a tool call has no name or arguments")
-    id = optional_text(call, "id") or f"call_{number}"
-    return ChatToolCall(id, name, arguments)
+    try:
+        calls = calls_of_message(message)
+    except UnreadableError as error:
+        raise MalformedAnswerError(str(error)) from None
+    return tuple(
+        ChatToolCall(call.id or f"call_{number}", call.name, arguments_text(call))
+        for number, call in enumerate(calls)
+    )
 
 
 def _count(table: Mapping[str, Any], key: str) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 from agentgym.endpoint.chat import ChatReply
 from agentgym.endpoint.replies import (
-    MAX_CALLS,
     MAX_CHOICES,
     MalformedAnswerError,
     optional_text,
@@ -17,6 +16,7 @@ from agentgym.endpoint.replies import (
     reasoning_of,
     table_of,
 )
+from agentgym.reading import StreamedCalls, UnreadableError
 
 MAX_LINE_LENGTH = 4 << 20
 """Bytes of an event at most."""
@@ -36,6 +36,7 @@ async def read_stream(pieces: AsyncIterator[bytes]) -> ChatReply:
     gathered = _Gathered()
     async for data in _events(pieces):
         if data == _DONE:
+            gathered.done = True
             break
         gathered.add(read_object(data))
     return gathered.answer()
@@ -72,8 +73,10 @@ class _Gathered:
         self._content: list[str] = []
         self._reasoning: list[str] = []
         self._refusal: list[str] = []
-        self._calls: dict[int, dict[str, Any]] = {}
+        self._calls = StreamedCalls()
         self._finish: Any = None
+        self.done = False
+        """Whether the stream says that it is over."""
         self._logprobs: list[Any] = []
         self._token_ids: list[Any] = []
         self._events = 0
@@ -100,8 +103,13 @@ class _Gathered:
         self._content.append(optional_text(delta, "content"))
         self._reasoning.append(reasoning_of(delta))
         self._refusal.append(optional_text(delta, "refusal"))
-        for call in part(delta, "tool_calls", list, []):
-            self._add_call(table_of(call, "a tool call"))
+        try:
+            for call in part(delta, "tool_calls", list, []):
+                self._calls.add(table_of(call, "a tool call"))
+            if old := part(delta, "function_call", dict, {}):
+                self._calls.add({"index": 0, "function": old})
+        except UnreadableError as error:
+            raise MalformedAnswerError(str(error)) from None
         self._logprobs += part(part(choice, "logprobs", dict, {}), "content", list, [])
         self._token_ids += part(choice, "token_ids", list, [])
         self._finish = choice.get("finish_reason") or self._finish
@@ -114,14 +122,13 @@ class _Gathered:
         """
         if not self._events:
             raise MalformedAnswerError("it has no events")
-        if self._finish is None:
+        if self._finish is None and not self.done:
             raise MalformedAnswerError("the stream ends before the answer does")
-        calls = [self._calls[index] for index in sorted(self._calls)]
         message = {
             "content": "".join(self._content),
             "reasoning_content": "".join(self._reasoning),
             "refusal": "".join(self._refusal),
-            "tool_calls": calls,
+            "tool_calls": self._calls.calls(),
         }
         choice = {
             "finish_reason": self._finish,
@@ -129,13 +136,3 @@ class _Gathered:
             "token_ids": self._token_ids,
         }
         return read_choice(choice, message, {**self._head, "usage": self._usage}, self._choices)
-
-    def _add_call(self, piece: Mapping[str, Any]) -> None:
-        index = part(piece, "index", int, len(self._calls))
-        if not 0 <= index < MAX_CALLS:
-            raise MalformedAnswerError(f"it has more than {MAX_CALLS} tool calls")
-        call = self._calls.setdefault(index, {"id": "", "function": {"name": "", "arguments": ""}})
-        call["id"] = call["id"] or optional_text(piece, "id")
-        function = part(piece, "function", dict, {})
-        for key in ("name", "arguments"):
-            call["function"][key] += optional_text(function, key)

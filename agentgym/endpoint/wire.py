@@ -23,6 +23,7 @@ DROPPABLE = (
     "return_token_ids",
     "response_format",
     "stream_options",
+    "parallel_tool_calls",
 )
 """Parameters that a request can do without, where an endpoint refuses them."""
 
@@ -65,6 +66,7 @@ def body_of(request: ChatRequest, spec: EndpointSpec, without: Collection[str]) 
             "json_schema": {"name": "answer", "schema": dict(request.response_schema), "strict": True},
         },
         "stream_options": {"include_usage": True} if spec.stream else None,
+        "parallel_tool_calls": False if request.one_call else None,
     }
     body: dict[str, Any] = {
         **spec.extra,
@@ -95,8 +97,8 @@ def cache_key(request: ChatRequest, spec: EndpointSpec) -> str:
     # only where they are set, so that keys stay what they are when an option comes to be
     if spec.extra:
         key["extra"] = dict(spec.extra)
-    for name in ("logprobs", "token_ids"):
-        if getattr(spec, name):
+    for name, owner in (("logprobs", spec), ("token_ids", spec), ("one_call", request)):
+        if getattr(owner, name):
             key[name] = True
     return sha256_json(key)
 

@@ -5,7 +5,19 @@
 arguments of a call those that a tool takes. Whatever cannot be read is a problem, on one line.
 """
 
+from agentgym.reading.fitting import fitted
+from agentgym.reading.messages import StreamedCalls, arguments_text, calls_of_message, read_message
 from agentgym.reading.syntaxes import SaidCall, UnreadableError
 from agentgym.reading.text import Reading, read_text
 
-__all__ = ["Reading", "SaidCall", "UnreadableError", "read_text"]
+__all__ = [
+    "Reading",
+    "SaidCall",
+    "StreamedCalls",
+    "UnreadableError",
+    "arguments_text",
+    "calls_of_message",
+    "fitted",
+    "read_message",
+    "read_text",
+]

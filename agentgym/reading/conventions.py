@@ -10,7 +10,14 @@ from importlib.resources import files
 from typing import Any
 
 from agentgym.io.untrusted import loads_toml
-from agentgym.reading.syntaxes import LISTS, SaidCall, read_arguments, read_gemma, read_pairs
+from agentgym.reading.syntaxes import (
+    LISTS,
+    SaidCall,
+    read_arguments,
+    read_between,
+    read_gemma,
+    read_pairs,
+)
 
 
 @dataclass(frozen=True)
@@ -36,10 +43,12 @@ class Convention:
     def _arguments(self) -> Callable[[str, int], tuple[Any, int]]:
         if self.syntax == "pairs":
             return partial(read_pairs, key=re.compile(self.key), value=re.compile(self.value))
+        if self.syntax == "between":
+            return partial(read_between, closing=self.end)
         return partial(read_gemma, quote=self.quote) if self.syntax == "gemma" else read_arguments
 
     def content(self, text: str, begin: int, name: str) -> tuple[Sequence[SaidCall], int]:
-        """Return the calls whose content begins at a place, and where it ends; ``name``: the tool's, if known.
+        """Return the calls whose content begins at a place, and where it ends; ``name``: as `name_at`.
 
         Raises:
             UnreadableError: it is malformed.
@@ -56,6 +65,8 @@ class Thought:
 
     begin: str
     end: str
+    shared: bool = False
+    """Whether its end also ends other parts of a reply, so that it says nothing without the beginning."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,10 @@ def conventions() -> tuple[Convention, ...]:
     return tuple(Convention(**each) for each in _table()["convention"])
 
 
+ANSWER_TAGS = Convention("answer-tags", "Search-R1", "<answer>", "<answer>", "between", "</answer>")
+"""A call of the tool ``answer``, where that takes a text and nothing else."""
+
+
 @cache
 def thoughts() -> tuple[Thought, ...]:
     """Return the conventions of thoughts."""
@@ -92,7 +107,7 @@ def marks() -> Marks:
 
 @cache
 def scanner(calls: tuple[Convention, ...], opening: tuple[Thought, ...]) -> re.Pattern[str]:
-    """Return the pattern that finds where the next call or thought begins; each has a group, ``c0``, ``t0``..."""
+    """Return the pattern that finds where the next call (group c0, c1, ...) or thought (t0, ...) begins."""
     found = [f"(?P<c{place}>{_unnamed(each.begin)})" for place, each in enumerate(calls)]
     found += [f"(?P<t{place}>{re.escape(each.begin)})" for place, each in enumerate(opening)]
     return re.compile("|".join(found))

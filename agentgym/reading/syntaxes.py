@@ -29,6 +29,12 @@ class SaidCall(NamedTuple):
     """Whether the arguments carry JSON types; in the XML of some families every value is text."""
 
 
+class Between(str):
+    """The one argument of a call that stands between tags, such as ``<answer>``: text, whatever it is."""
+
+    __slots__ = ()
+
+
 _INK = re.compile(r"\S")
 _BETWEEN = re.compile(r"[\s;,]*")
 _NAMES = ("name", "tool_name", "function")
@@ -49,7 +55,11 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=once)
+def _no_number(said: str) -> Any:
+    raise ValueError(f"{said} is no JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=once, parse_constant=_no_number)
 
 
 def decode(text: str, begin: int = 0) -> tuple[Any, int]:
@@ -124,6 +134,18 @@ def read_pairs(
     return found, end
 
 
+def read_between(text: str, begin: int, closing: str) -> tuple[Between, int]:
+    """Read all up to what closes the call.
+
+    Raises:
+        UnreadableError: nothing does.
+    """
+    end = text.find(closing, begin)
+    if end < 0:
+        raise UnreadableError(f"an {closing.replace('/', '')} that is not closed")
+    return Between(text[begin:end]), end
+
+
 # ---- Gemma -------------------------------------------------------------------------------------
 
 _GEMMA_KEY = re.compile(r"\s*([\w.-]{1,64})\s*:\s*")
@@ -140,7 +162,7 @@ _CONSTANTS: Mapping[str, Any] = {
 
 
 def read_gemma(text: str, begin: int, quote: str, depth: int = 0) -> tuple[Any, int]:
-    """Read a value: an object with bare keys, a list, a text between two ``quote``, a number or a constant."""
+    """Read an object with bare keys, a list, a text between two ``quote``, a number or a constant."""
     if depth > MAX_NESTING:
         raise UnreadableError("a tool call that nests too deeply")
     at = skip_blanks(text, begin)
@@ -191,7 +213,9 @@ def _gemma_members(text: str, at: int, quote: str, depth: int) -> tuple[Any, int
 
 _CALLED = re.compile(r"\s*([A-Za-z_][\w.-]{0,63})\(\s*")
 _KEYWORD = re.compile(r"([A-Za-z_]\w{0,63})\s*=\s*")
-_AFTER_TEXT = r"{quote}(?=\s*(?:,\s*[A-Za-z_]\w{{0,63}}\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]{{0,63}}\(|[\]\n;]|$)))"
+_AFTER_TEXT = (
+    r"{quote}(?=\s*(?:,\s*[A-Za-z_]\w{{0,63}}\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]{{0,63}}\(|[\]\n;]|$)))"
+)
 _ENDS: Mapping[str, re.Pattern[str]] = {q: re.compile(_AFTER_TEXT.format(quote=q)) for q in ("'", '"')}
 _ESCAPE = re.compile(r"\\(n|t|r|\\|'|\"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
 _ESCAPED: Mapping[str, str] = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from agentgym.reading.conventions import (
+    ANSWER_TAGS,
     Convention,
     Thought,
     conventions,
@@ -41,7 +42,7 @@ class Reading:
     """All but the calls, thoughts and their tags included."""
 
 
-def read_text(text: str, tools: Collection[str] = ()) -> Reading:
+def read_text(text: str, tools: Collection[str] = (), *, answer_tags: bool = False) -> Reading:
     """Read a reply.
 
     A call is read where a convention's marks announce it. JSON or Python without marks is a call only where
@@ -50,6 +51,7 @@ def read_text(text: str, tools: Collection[str] = ()) -> Reading:
     Args:
         text: the reply; special tokens may be in it, and at its end.
         tools: names of the tools that there are.
+        answer_tags: whether ``<answer>...</answer>`` is a call of the tool ``answer``.
 
     Example:
         >>> said = read_text("<think>Hm.</think>Well.<tool_call>{'name'", ())
@@ -58,34 +60,44 @@ def read_text(text: str, tools: Collection[str] = ()) -> Reading:
         >>> read_text("<|tool_call>call:go{n:3}<tool_call|>").calls
         (SaidCall(name='go', arguments={'n': 3}, id='', typed=True),)
     """
-    scan = _Scan(text)
+    scan = _Scan(text, (ANSWER_TAGS,) if answer_tags else ())
+    problem, preface = "", ""
     try:
         scan.run()
-        calls, convention, bare = scan.calls, scan.convention, scan.said
-        if not calls and tools and (found := _unmarked(bare, tools)):
-            calls, convention = found
-            bare = ""
-            scan.outside = scan.outside[: len(scan.outside) - len(scan.said)]
+        if not scan.calls and tools:
+            preface = scan.read_unmarked(tools)
     except UnreadableError as error:
-        thought = "\n".join(each.strip() for each in scan.thoughts).strip()
-        rest = scan.said + text[scan.place :] if scan.place < len(text) else scan.said
-        return Reading(thought, _without_marks(rest), (), str(error), "", text)
+        problem = str(error)
     thought = "\n".join(each.strip() for each in scan.thoughts if each.strip())
-    return Reading(thought, _without_marks(bare), tuple(calls), "", convention, scan.outside.strip())
+    if problem:
+        return Reading(
+            thought, _without_marks("".join(scan.said) + text[scan.place :]), problem=problem, outside=text
+        )
+    said = _without_marks(preface if scan.convention in UNMARKED else "".join(scan.said))
+    return Reading(thought, said, tuple(scan.calls), "", scan.convention, scan.outside)
 
 
 class _Scan:
     """One pass over a reply."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, more: tuple[Convention, ...]):
         self.text = text
+        self._conventions = (*conventions(), *more)
         self.place = 0
         """Where what has not been read begins."""
         self.thoughts: list[str] = []
+        self.said: list[str] = []
         self.calls: list[SaidCall] = []
         self.convention = ""
-        self.said = ""
-        self.outside = ""
+        self._spans = [(0, 0)]
+        """Of calls."""
+
+    @property
+    def outside(self) -> str:
+        """All but the calls."""
+        ends = [*(begin for begin, _ in self._spans[1:]), len(self.text)]
+        parts = [self.text[end:begin].strip() for (_, end), begin in zip(self._spans, ends, strict=True)]
+        return "\n".join(part for part in parts if part)
 
     def run(self) -> None:
         """Read to the end.
@@ -93,36 +105,28 @@ class _Scan:
         Raises:
             UnreadableError: at the first call or thought that is malformed; ``place`` is where it begins.
         """
-        text = self.text
-        opening = tuple(each for each in thoughts() if each.begin in text)
         self._begun_before()
-        found = tuple(each for each in conventions() if each.marker in text)
-        said, outside = [], [text[: self.place]]
-        if found or opening:
-            for match in self._matches(scanner(found, opening)):
-                said.append(text[self.place : match.start()])
-                kind, number = match.lastgroup[0], int(match.lastgroup[1:])  # type: ignore[index]
-                self.place = match.start()
-                self.said = "".join(said)
-                if kind == "t":
-                    end = self._thought(opening[number], match.end())
-                    outside.append(text[match.start() - len(said[-1]) : end])
-                else:
-                    outside.append(said[-1].strip("\n") and said[-1])
-                    end = self._call(found[number], match)
+        opening = tuple(each for each in thoughts() if each.begin in self.text)
+        found = tuple(each for each in self._conventions if each.marker in self.text)
+        pattern = scanner(found, opening) if found or opening else None
+        while pattern and (match := pattern.search(self.text, self.place)):
+            self.said.append(self.text[self.place : match.start()])
+            self.place = match.start()
+            kind, number = match.lastgroup[0], int(match.lastgroup[1:])  # type: ignore[index]
+            if kind == "t":
+                self.place = self._thought(opening[number], match.end())
+            else:
+                end = self._call(found[number], match)
+                self._spans.append((match.start(), end))
                 self.place = end
-        said.append(text[self.place :])
-        self.said, self.outside, self.place = "".join(said), "".join([*outside, said[-1]]), len(text)
-
-    def _matches(self, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-        while (match := pattern.search(self.text, self.place)) is not None:
-            yield match
+        self.said.append(self.text[self.place :])
+        self.place = len(self.text)
 
     def _begun_before(self) -> None:
         """Take what comes before the end of a thought that begins nowhere: the prompt began it."""
         for each in thoughts():
             closed = self.text.find(each.end)
-            if closed >= 0 and not 0 <= self.text.find(each.begin) < closed and each.end != "<|end|>":
+            if closed >= 0 and not each.shared and not 0 <= self.text.find(each.begin) < closed:
                 self.thoughts.append(self.text[:closed])
                 self.place = closed + len(each.end)
                 return
@@ -137,21 +141,54 @@ class _Scan:
         return min(end + len(kind.end), len(self.text))
 
     def _call(self, convention: Convention, match: re.Match[str]) -> int:
-        name = name_at(convention, self.text, match.start())
+        tags = convention is ANSWER_TAGS
+        name = "answer" if tags else name_at(convention, self.text, match.start())
         calls, end = convention.content(self.text, match.end(), name)
         closed = convention.closing.match(self.text, end)
         if closed is None:
-            raise UnreadableError(f"a {convention.marker} that is not closed after its call")
+            after = "JSON object" if convention.syntax in ("json", "arguments") else "arguments"
+            raise UnreadableError(f"a {convention.marker} that is not closed after its {after}")
         self.calls += calls
         if len(self.calls) > MAX_CALLS:
             raise UnreadableError(f"more than {MAX_CALLS} tool calls")
         self.convention = self.convention or convention.name
         return closed.end()
 
+    def read_unmarked(self, tools: Collection[str]) -> str:
+        """Read calls of ``tools`` that end the reply without marks; return what comes before them.
+
+        They are all of what is said, or follow a preface in a code fence.
+        """
+        said = _without_marks("".join(self.said))
+        preface, body = "", unfenced(said)
+        if body == said and said.endswith("```") and said.count("```") == 2:
+            begin = said.index("```")
+            preface, body = said[:begin], unfenced(said[begin:])
+        if _OBJECT.match(body):
+            kind, read = "fenced-json" if body != said else "json", read_json
+        elif (called := _PYTHON.match(body)) and called[1] in tools:
+            kind, read = "python", read_python
+        else:
+            return ""
+        try:
+            calls, end = read(body, 0)
+        except UnreadableError:
+            if any(f'"{name}"' in body[:200] for name in tools):
+                raise
+            return ""
+        if body[end:].strip(" \n;") or not all(call.name in tools for call in calls):
+            return ""
+        self.calls, self.convention = list(calls), kind
+        self._spans.append((len(self.text) - len(self.said[-1]) + len(preface), len(self.text)))
+        return preface
+
+
+UNMARKED = ("json", "fenced-json", "python")
+"""Conventions without marks."""
+
 
 # ---- without marks -----------------------------------------------------------------------------
 
-_FENCE = re.compile(r"```(?:json|tool_call|python|tool_code)?[ \t]*\n(.*)\n?```", re.DOTALL)
 _OBJECT = re.compile(r'[\[\s]*\{\s*"(?:name|function|type|tool_name|parameters|arguments|id)"')
 _PYTHON = re.compile(r"\[?\s*([A-Za-z_]\w{0,63})\(")
 
@@ -166,28 +203,6 @@ def unfenced(text: str) -> str:
             return rest.strip()
         return body.removeprefix("json").strip()
     return said
-
-
-def _unmarked(text: str, tools: Collection[str]) -> tuple[list[SaidCall], str] | None:
-    """Return calls that are all of a text, or all but a preface before a code fence or object at its end."""
-    said = _without_marks(text)
-    fenced = said.endswith("```") and said.count("```") == 2
-    body = unfenced(said[said.find("```") :] if fenced else said)
-    if _OBJECT.match(body):
-        kind, read = "fenced-json" if fenced else "json", read_json
-    elif (called := _PYTHON.match(body)) and called[1] in tools:
-        kind, read = "python", read_python
-    else:
-        return None
-    try:
-        calls, end = read(body, 0)
-    except UnreadableError:
-        if any(f'"{name}"' in body[:200] for name in tools):
-            raise
-        return None
-    whole = not body[end:].strip(" \n;")
-    known = all(call.name in tools for call in calls)
-    return (calls, kind) if calls and whole and known else None
 
 
 def _without_marks(text: str) -> str:

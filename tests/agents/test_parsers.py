@@ -174,7 +174,8 @@ def call(name, **arguments):
         (['{"name": "act", "arguments": "{\\"action\\": \\"up\\"}"}'], ("up",), ""),
         (['\n {"name": "act", "arguments": {"action": "up"}}\n'], ("up",), ""),
         ([], (), "no <tool_call>...</tool_call> after the analysis"),
-        (["up"], (), "a tool call that is not JSON"),
+        (["up"], (), "a tool call without exactly one argument"),  # in GLM's form
+        (["up!"], (), "a tool call that is not JSON"),
         ([""], (), "a tool call that is not JSON"),
         ([call("act", action="up") + "."], (), "a <tool_call> that is not closed after its JSON object"),
         (['"up"'], (), "a tool call without a name"),

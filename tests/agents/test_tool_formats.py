@@ -137,22 +137,19 @@ REFUSED = [
     (call("act", action="a"), "a call of an unknown tool 'act'"),
     (call("search"), "a call of search without the argument 'query'"),
     ('<tool_call>{"name": "search"}</tool_call>', "a call of search without the argument 'query'"),
-    (call("search", query=1), "a call of search: the argument 'query' is not of type string"),
     (call("search", query=["a"]), "a call of search: the argument 'query' is not of type string"),
     (call("search", query="a", k=3), "a call of search with an unknown argument 'k'"),
-    (call("buy", item="hat", count="2"), "a call of buy: the argument 'count' is not of type integer"),
+    (call("buy", item="hat", count="two"), "a call of buy: the argument 'count' is not of type integer"),
     (call("buy", item="hat", count=True), "a call of buy: the argument 'count' is not of type integer"),
     (call("search", query="a") + call("look"), "a call of an unknown tool 'look'"),  # none of them, then
-    (call("search", query="a") + "<answer>b</answer>", "a call of answer beside another, which stands alone"),
-    (call("buy", item="hat") * 2, "a call of buy beside another, which stands alone"),
-    ("<answer>a</answer><answer>b</answer>", "a call of answer beside another, which stands alone"),
     ("<answer>a", "an <answer> that is not closed"),
     ("<answer> </answer>", "an empty <answer>"),
     (
         call("search", query="a").removesuffix("</tool_call>"),
         "a <tool_call> that is not closed after its JSON object",
     ),
-    ("<tool_call>search</tool_call>", "a tool call that is not JSON"),
+    ("<tool_call>search</tool_call>", "a call of search without the argument 'query'"),  # GLM's form
+    ("<tool_call>search!</tool_call>", "a tool call that is not JSON"),
     (
         '<tool_call>{"name": "search", "arguments": [1]}</tool_call>',
         "a tool call whose arguments are no JSON object",
@@ -177,9 +174,28 @@ def test_a_call_that_does_not_fit_is_no_action(text, problem):
     ) == (Answer("", (), told))
 
 
+ONE_IS_PLAYED = [
+    (
+        call("search", query="a") + "<answer>b</answer>",
+        "search[a]",
+        "2 calls where one is asked for: the first",
+    ),
+    (call("buy", item="hat") * 3, "buy 1 hat", "3 calls where one is asked for: the first"),
+    ("<answer>a</answer><answer>b</answer>", "answer[a]", "2 calls where one is asked for: the first"),
+    (call("search", query=1), "search[1]", "query of search was 1"),
+    (call("search", query=True), "search[true]", "query of search was True"),
+    (call("buy", item="hat", count="2"), "buy 2 hat", "count of buy was '2'"),
+]
+
+
+@pytest.mark.parametrize(("text", "action", "note"), ONE_IS_PLAYED)
+def test_what_servers_would_coerce_is_played_with_a_note(text, action, note):
+    assert TOOL_CALLS.parse(text) == Answer("", (action,), note)
+
+
 def test_turns_that_a_model_makes_up_after_its_call_are_not_its_thought():
     made_up = "<think>a</think>{}<tool_response>b</tool_response><think>c</think><answer>d</answer>"
-    assert TOOL_CALLS.parse(made_up.format(call("search", query="a"))).actions == ()
+    assert TOOL_CALLS.parse(made_up.format(call("search", query="a"))).actions == ("search[a]",)
     assert SEARCH_R1.parse(made_up.format("<search>a</search>")).problem == "both <search> and <answer>"
 
 

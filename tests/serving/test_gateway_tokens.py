@@ -11,7 +11,6 @@ from agentgym.endpoint.chat import ChatMessage, ChatToolCall
 from agentgym.errors import UsageError
 from agentgym.serving.gateway.call_tree import CallTree, EnvRow, ModelCall
 from agentgym.serving.gateway.token_rule import PromptWriter
-from agentgym.serving.gateway.tool_calls import parse_answer
 from agentgym.training.engines.types import Generation
 from benchmarks import retokenisation
 from tests.serving.gateway_stand_ins import TOOL, call_text, make_model
@@ -75,7 +74,7 @@ class Talk:
         text = self.model.chat.decode(ids[:-1] if ended else ids)
         answer = ChatMessage("assistant", text)
         if self.tools:
-            answer = parse_answer(text, self.writer.template, "call")
+            answer = self.writer.answer(text, self.tools, "call")
         return added(self.tree, place, prompt, ids, "stop" if ended else "length", answer, self.tools)
 
     def written_anew(self, message):
@@ -259,24 +258,25 @@ def test_answers_are_known_in_whatever_form_they_come_back():
 
 
 @pytest.mark.parametrize(
-    ("template", "text", "said", "calls"),
+    ("text", "said", "calls"),
     [
-        ("<tool_call>", f"{call_text(n=1)} {call_text(n=2)}", "", ['{"n": 1}', '{"n": 2}']),
-        ("<tool_call>", f"So. {call_text(n='</tool_call>')} Well.", "So.\nWell.", ['{"n": "</tool_call>"}']),
-        ("<tool_call>", '<tool_call>{"name": "look", "arguments": "{}"}</tool_call>', "", ["{}"]),
-        ("<tool_call>", '<tool_call>{"name": "look"}</tool_call>', None, []),
-        ("<tool_call>", '<tool_call>{"name": "look", "arguments": {}', None, []),
-        ("<tool_call>", '<tool_call>{"name": "look", "arguments": {"a": NaN}}</tool_call>', None, []),
-        ("<tool_call>", f"<think>{call_text(place='a')}</think>no", None, []),
-        ("<tool_call>", f"<tool_call>no{call_text(place='a')}", "<tool_call>no", ['{"place": "a"}']),
-        ("", '{"name": "look", "parameters": {"place": "a"}}', "", ['{"place": "a"}']),
-        ("", '<|python_tag|>{"name": "look", "parameters": {}}; ' + LLAMA, "", ["{}"] * 2),
-        ("", f"I say {LLAMA}", None, []),
-        ("", call_text(place="a"), None, []),
+        (f"{call_text(n=1)} {call_text(n=2)}", "", ['{"n": 1}', '{"n": 2}']),
+        (f"So. {call_text(n='</tool_call>')} Well.", "So.\nWell.", ['{"n": "</tool_call>"}']),
+        ('<tool_call>{"name": "look", "arguments": "{}"}</tool_call>', "", ["{}"]),
+        ('<tool_call>{"name": "look"}</tool_call>', "", ["{}"]),
+        ('<tool_call>{"name": "look", "arguments": null}</tool_call>', "", ["{}"]),
+        ('<tool_call>{"name": "look", "arguments": {}', None, []),
+        ('<tool_call>{"name": "look", "arguments": {"a": NaN}}</tool_call>', None, []),
+        (f"<think>{call_text(place='a')}</think>no", None, []),
+        (f"<tool_call>no{call_text(place='a')}", None, []),
+        ('{"name": "look", "parameters": {"place": "a"}}', "", ['{"place": "a"}']),
+        ('<|python_tag|>{"name": "look", "parameters": {}}; ' + LLAMA, "", ["{}"] * 2),
+        (f"I say {LLAMA}", None, []),
+        ("<|tool_call>call:look{place:<|\"|>a<|\"|>}<tool_call|>", "", ['{"place": "a"}']),
     ],
 )  # fmt: skip
-def test_calls_are_told_from_text(template, text, said, calls):
-    found = parse_answer(text, template, "a")
+def test_calls_are_told_from_text(model, text, said, calls):
+    found = PromptWriter(model.chat).answer(text, (TOOL,), "a")
     assert found.text == (text if said is None else said)
     assert [call.arguments for call in found.tool_calls] == calls
     assert {call.name for call in found.tool_calls} <= {"look"}

@@ -19,6 +19,7 @@ from agentgym.prompts.defusing import defused
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.parsers import Answer, settle_answer
 from agentgym.prompts.rendering import render, render_beginning, render_present
+from agentgym.reading import read_text
 
 _TAG = re.compile("</?(?:think|tool_call|answer)>")
 _CUT_OFF = "a response that was cut off"
@@ -64,6 +65,11 @@ class ChatPrompts:
     def tools(self) -> tuple[dict[str, Any], ...]:
         """Schemas of the tools that the server is handed."""
         return tuple(tool_schemas(self.template.answer.tools)) if self.native_tools else ()
+
+    @property
+    def one_call(self) -> bool:
+        """Whether the server is asked for one call at most: no tool may be called beside another."""
+        return bool(self.tools) and not any(tool.parallel for tool in self.template.answer.tools)
 
     # ---- what is sent -------------------------------------------------------------------------
 
@@ -117,7 +123,8 @@ class ChatPrompts:
             assert call is not None  # the reader made the action of one
             arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
             calls.append(ChatToolCall(f"m{position:04d}c{number:03d}", call.name, arguments))
-        return ChatMessage("assistant", text.partition("<tool_call>")[0].strip(), tool_calls=tuple(calls))
+        names = [tool.name for tool in self.template.answer.tools]
+        return ChatMessage("assistant", read_text(text, names).outside, tool_calls=tuple(calls))
 
     def written(self, action: str) -> str:
         """Return an action in the answer's format; the action itself where the format cannot state it."""

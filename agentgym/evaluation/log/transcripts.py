@@ -96,6 +96,8 @@ class TranscriptStep:
     """US dollars."""
     tokens: TranscriptTokens | None
     """None for models that do not give them, and where something was redacted from the response."""
+    note: str = ""
+    """How an action was read from a response that departs from the format; left out where it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,11 @@ class TranscriptRecord:
     @property
     def line(self) -> str:
         """JSON on one line."""
-        return canonical_json(asdict(self))
+        table = asdict(self)
+        for step in table["steps"]:
+            if not step["note"]:
+                del step["note"]
+        return canonical_json(table)
 
     @property
     def sha256(self) -> str:
@@ -215,8 +221,8 @@ def transcript_of(
         )
         # an answer that was not played for want of somebody else's answer says nothing of it itself
         error = trajectory.end_reason if completion is trajectory.unplayed else ""
-        unread = _clean(completion.format_error, redactor)
-        steps.append(_step(completion, messages, response, unread, error, tokens))
+        unread, note = (_clean(said, redactor) for said in (completion.format_error, completion.note))
+        steps.append(_step(completion, messages, response, (unread, note), error, tokens))
     return TranscriptRecord(
         env=env_label,
         task_id=trajectory.task_id,
@@ -364,7 +370,7 @@ def _step(
     completion: Completion,
     messages: tuple[TranscriptMessage, ...],
     response: str,
-    format_error: str,
+    read: tuple[str, str],
     error: str,
     tokens: TranscriptTokens | None,
 ) -> TranscriptStep:
@@ -372,7 +378,8 @@ def _step(
         messages=messages,
         response=response,
         action=completion.action,
-        format_error=format_error,
+        format_error=read[0],
+        note=read[1],
         error=error,
         prompt_tokens=completion.prompt_tokens,
         completion_tokens=completion.completion_tokens,

@@ -91,6 +91,7 @@ def _completions(folder: Path, sample: EvalSample) -> tuple[Completion, ...]:
             error=sample.end_reason if step.error and sample.end_reason != "env_error" else None,
             messages=transcript.messages(number),
             format_error=step.format_error,
+            note=step.note,
         )
         for number, step in enumerate(transcript.steps)
     )

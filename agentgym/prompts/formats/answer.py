@@ -8,6 +8,7 @@ from typing import Self
 
 from agentgym.core.tools import Tool, tool_schemas
 from agentgym.errors import UsageError
+from agentgym.reading.syntaxes import UnreadableError
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,6 @@ class AnswerFormat:
             return self.write(thought, action.split("\n") if self.several else [action])
         except UsageError:
             return action
-
-
-class UnreadableError(Exception):
-    """No action can be read; the message says why."""
 
 
 def split_thought(text: str, tag: str) -> tuple[str, str, str]:

@@ -10,10 +10,10 @@ from agentgym.errors import UsageError
 from agentgym.prompts.formats.answer import (
     Answer,
     AnswerFormat,
-    UnreadableError,
     split_first_thought,
     split_thought,
 )
+from agentgym.reading.syntaxes import UnreadableError
 
 SEARCH = Tool("search", "Search for passages.", (ToolParameter("query"),))
 ANSWER = Tool("answer", "Answer the question.", (ToolParameter("text"),))

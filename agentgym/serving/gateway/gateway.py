@@ -38,7 +38,6 @@ from agentgym.serving.gateway.sessions import (
     env_row,
 )
 from agentgym.serving.gateway.token_rule import PromptWriter
-from agentgym.serving.gateway.tool_calls import parse_answer
 from agentgym.serving.turns import Turns
 from agentgym.training.engines.types import Engine, Generation, GenerationRequest, Sampling
 
@@ -300,7 +299,7 @@ class Gateway:
         number = len(tree.calls)
         answer = ChatMessage("assistant", text)
         if query.tools and query.tool_choice == "auto":
-            answer = parse_answer(text, self._writer.template, f"call_{number}")
+            answer = self._writer.answer(text, query.tools, f"call_{number}")
         call = ModelCall(
             number, asked, place.parent, place.key, place.messages, query.tools, prompt_ids, made, answer,
             query.temperature, time.perf_counter() - began, view, time.time(),

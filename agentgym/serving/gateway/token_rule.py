@@ -15,6 +15,7 @@ from agentgym.io.untrusted import whole_text
 from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversation
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.chat_turns import render_after
+from agentgym.reading import UnreadableError, fitted, read_text
 
 MessageForm: TypeAlias = tuple[tuple[ChatRole, bool], ...]
 """Roles of messages, each with whether tools are called."""
@@ -65,6 +66,26 @@ class PromptWriter:
         ids = self._encoded(messages, None, calls)
         ended = ids[0] == last and last in self.chat.tokenizer.all_special_ids
         return tuple(ids[1:] if ended else ids)
+
+    def answer(self, text: str, tools: Sequence[Mapping[str, Any]], prefix: str) -> ChatMessage:
+        """Return an answer with its calls told from its text; one that cannot be read stays text.
+
+        Args:
+            text: what was sampled; thoughts stay in it.
+            tools: of the request.
+            prefix: ids of calls begin with it.
+        """
+        schemas = {each["function"]["name"]: each["function"].get("parameters") or {} for each in tools}
+        said = read_text(text, schemas)
+        try:
+            made = [(call.name, fitted(call, schemas.get(call.name, {}))[0]) for call in said.calls]
+        except UnreadableError:
+            made = []
+        calls = tuple(
+            ChatToolCall(f"{prefix}_{place}", name, dumps(arguments, allow_nan=False))
+            for place, (name, arguments) in enumerate(made)
+        )
+        return ChatMessage("assistant", said.outside if calls else text, tool_calls=calls)
 
     def _encoded(
         self, messages: Sequence[ChatMessage], tools: str | None, calls: Sequence[ChatToolCall] = ()

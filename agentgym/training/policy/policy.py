@@ -169,6 +169,7 @@ class LanguageModelPolicy:
             seconds=seconds,
             messages=question.messages,
             format_error="" if answer.actions else answer.problem,
+            note=answer.problem if answer.actions else "",
         )
 
 
