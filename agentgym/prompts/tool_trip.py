@@ -1,0 +1,120 @@
+"""Round trip of tool calls: what a chat template writes for a call has to be read back as that call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from agentgym.core.tools import Tool, ToolCall
+from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversation
+from agentgym.reading import UnreadableError, fitted, read_text
+
+TEXTS = ("Go.", "a \"b\" 'c'", "two\nlines <b>", "é 北京 🙂", "1994", "true", "{}")
+"""Arguments that are tried where a tool takes a text."""
+
+_VALUES: Mapping[str, tuple[Any, ...]] = {
+    "integer": (3, -1),
+    "number": (0.5, 2.0),
+    "boolean": (True, False),
+}
+_ASKED, _SAID = "agentgym-asked-3b7e", "agentgym-said-9c41"
+INSTEAD = "choose another way to answer, such as --answer think-action"
+
+
+@dataclass(frozen=True)
+class ToolTrip:
+    """What came back of the calls that a chat template wrote."""
+
+    source: str
+    special: tuple[tuple[str, Any], ...]
+    setup: ChatSetup
+    convention: str = ""
+    """Of the first call; empty where none was read."""
+    tried: int = 0
+    problem: str = ""
+    """One line on the first call that was not read as it was made; empty where all were."""
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        """Return calls as the template writes them in an answer, without what begins and ends that.
+
+        Raises:
+            UnreadableError: it writes none such.
+        """
+        tables = [
+            {
+                "type": "function",
+                "id": f"call{number:05d}",
+                "function": {"name": call.name, "arguments": dict(call.arguments)},
+            }
+            for number, call in enumerate(calls)
+        ]
+        try:
+            made = self._answer({"content": "", "tool_calls": tables})
+            words = self._answer({"content": _SAID})
+        except REFUSALS as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UnreadableError(f"the chat template writes no such calls: {reason}") from error
+        begin = len(os.path.commonprefix([made, words.partition(_SAID)[0]]))
+        after = words.rpartition(_SAID)[2][::-1]
+        end = len(os.path.commonprefix([made[begin:][::-1], after]))
+        return made[begin : len(made) - end].strip()
+
+    def _answer(self, answer: Mapping[str, Any]) -> str:
+        """Return what follows the question in a chat in which this is the answer."""
+        chat = [{"role": "user", "content": _ASKED}, {"role": "assistant", **answer}]
+        whole = render_conversation(self.source, chat, dict(self.special), self.setup)
+        return whole.rpartition(_ASKED)[2]
+
+
+def round_trip(source: str, special_tokens: Mapping[str, Any], tools: Sequence[Tool]) -> ToolTrip:
+    """Try calls of each tool, with texts, numbers and nothing for arguments.
+
+    Args:
+        source: the chat template, which has a place for tools.
+        special_tokens: of the tokenizer, by name.
+        tools: of the suite.
+    """
+    special = tuple(sorted((name, each) for name, each in special_tokens.items() if isinstance(each, str)))
+    return _round_trip(source, special, tuple(tools))
+
+
+@lru_cache(maxsize=64)
+def _round_trip(source: str, special: tuple[tuple[str, Any], ...], tools: tuple[Tool, ...]) -> ToolTrip:
+    setup = ChatSetup(tools=tuple(tool.schema() for tool in tools))
+    trip = ToolTrip(source, special, setup)
+    names = [tool.name for tool in tools]
+    convention = ""
+    tried = 0
+    for tool in tools:
+        for arguments in _tries(tool):
+            tried += 1
+            try:
+                written = trip.write([ToolCall(tool.name, arguments)])
+                said = read_text(written, names)
+                schema = tool.schema()["function"]["parameters"]
+                back = [(call.name, fitted(call, schema)[0]) for call in said.calls]
+                problem = said.problem or ("" if back else "no call is found in it")
+            except UnreadableError as error:
+                written, back, problem = "", [], str(error)
+            if back != [(tool.name, arguments)]:
+                shown = f"{written!r:.80} is read as {back!r:.80}" if back else f"{written!r:.80}: {problem}"
+                return replace(
+                    trip, tried=tried, problem=f"its call of {tool.name} is not read back: {shown}"
+                )
+            convention = convention or said.convention
+    return replace(trip, convention=convention, tried=tried)
+
+
+def _tries(tool: Tool) -> list[dict[str, Any]]:
+    """Return arguments of a tool: each parameter takes a few values, the others their first one."""
+    values = {
+        each.name: each.choices or TEXTS if each.type == "string" else _VALUES[each.type]
+        for each in tool.parameters
+    }
+    first = {name: some[0] for name, some in values.items()}
+    rows = [first | {name: value} for name, some in values.items() for value in some]
+    required = {each.name: first[each.name] for each in tool.parameters if each.required}
+    return [row for place, row in enumerate([required, *rows]) if row not in [required, *rows][:place]]
