@@ -8,6 +8,7 @@ budget, and what could make much out of little is measured before it is done.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -179,13 +180,14 @@ class _Environment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             extensions=[_Generation, loopcontrols],
             optimized=False,  # or constant expressions would be computed while it is compiled
-            finalize=_shown,
+            finalize=_text,
         )
         self._turn = turn
         self.filters = {name: _metered(self.filters[name]) for name in _FILTERS & self.filters.keys()}
         self.filters |= {
             "join": _join,
             "replace": _replace,
+            "format": _format,
             "indent": _metered(_indent(self.filters["indent"])),
         }
         self.filters |= {
@@ -260,10 +262,6 @@ def _text(value: Any) -> str:
     return text
 
 
-def _shown(value: Any) -> Any:
-    return _text(value)
-
-
 def _join(members: Any, d: str = "", attribute: str | int | None = None) -> str:
     listed = list(members) if attribute is None else [member[attribute] for member in members]
     texts = [_text(member) for member in listed]
@@ -271,7 +269,13 @@ def _join(members: Any, d: str = "", attribute: str | int | None = None) -> str:
     return str(d).join(texts)
 
 
-def _replace(text: Any, old: Any, new: Any, count: int | None = None) -> str:
+def _format(text: Any, *values: Any, **named: Any) -> str:
+    if _WIDE.search(str(text)):
+        raise TemplateLimitError("it formats to a large width")
+    return str(_measured(str(text) % (values or named)))
+
+
+def _replace(text: Any, old: Any, new: Any, count: int | None = None, **_: Any) -> str:
     whole, before, after = str(text), str(old), str(new)
     _pay(len(whole) + whole.count(before) * len(after))
     return whole.replace(before, after, -1 if count is None else count)
@@ -293,8 +297,6 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    import json
-
     _pay(_weight(value) * 64)
     if (len(indent) if isinstance(indent, str) else indent or 0) > 16:
         raise TemplateLimitError("it indents by more than 16")
@@ -423,7 +425,6 @@ REFUSALS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, 
 """What a template raises that takes no system message, or no tools."""
 
 _BARE = ChatSetup()
-_PROBE = "?"
 
 
 def option_names(source: str) -> frozenset[str]:
@@ -453,21 +454,16 @@ def _set_before_read(tree: nodes.Template) -> frozenset[str]:
 
 def _shows(source: str, special_tokens: Mapping[str, Any], setup: ChatSetup, expected: Iterable[str]) -> bool:
     """Return whether a template renders what it is handed: the chat differs, and holds what is expected."""
-    without = render_chat(source, _PROBE, special_tokens, replace(setup, system="", tools=()))
-    try:
-        text = render_chat(source, _PROBE, special_tokens, setup)
-    except TemplateLimitError:
-        raise
-    except REFUSALS:
-        return False
-    return text != without and all(part.strip() in text for part in expected)
-
-
-def render_chat(
-    source: str, message: str, special_tokens: Mapping[str, Any], setup: ChatSetup = _BARE
-) -> str:
-    """Return a chat of one user message, as `render_conversation`."""
-    return render_conversation(source, (Message("user", message),), special_tokens, setup)
+    shown = []
+    for tried in (setup, replace(setup, system="", tools=())):
+        try:
+            shown.append(render_conversation(source, (Message("user", "?"),), special_tokens, tried))
+        except TemplateLimitError:
+            raise
+        except REFUSALS:
+            shown.append("")  # some templates are for chats with tools alone
+    text, without = shown
+    return text not in ("", without) and all(part.strip() in text for part in expected)
 
 
 def render_conversation(

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+from agentgym.core.tools import Tool
 from agentgym.core.types import Message
 from agentgym.prompts.chat_template import ChatSetup, render_conversation
 from agentgym.prompts.chat_turns import render_next
+from agentgym.prompts.tool_trip import ToolTrip, round_trip
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -117,6 +119,12 @@ class ChatTokenizer:
     def _render(self, messages: Sequence[Message]) -> str:
         source = self.tokenizer.get_chat_template()
         return render_conversation(source, messages, self.tokenizer.special_tokens_map, self.setup)
+
+    def tool_trip(self, tools: Sequence[Tool]) -> ToolTrip:
+        """Return what comes back of the calls that the chat template writes of tools."""
+        tokenizer = self.tokenizer
+        source = tokenizer.get_chat_template()
+        return round_trip(source, tokenizer.special_tokens_map, tools, self.setup.options)
 
     def set_up(self, setup: ChatSetup) -> Self:
         """Return the tokenizer with the part of a setup that its chat template has a place for.

@@ -26,6 +26,7 @@ from agentgym.prompts.pictured import PictureUse
 from agentgym.prompts.rendering import PromptTemplate
 from agentgym.prompts.summary import summary_words
 from agentgym.prompts.template_file import TemplateFile, load_template_file
+from agentgym.prompts.tool_trip import INSTEAD, NativeWriter
 
 ActionChoice: TypeAlias = Literal["constrained", "free"]
 """Whether a response spells one of the admissible actions, or is free text that is read."""
@@ -203,14 +204,18 @@ class Prompting:
 
         Raises:
             UsageError: the answer cannot be given with these tools, the chat template never reads one of
-                `template_options`, or it writes no chat of several turns where the context is one.
+                `template_options`, writes calls that cannot be read back, or no chat of several turns where
+                the context is one.
         """
         template = self.template_with(tools)
-        listed = tool_schemas(template.answer.tools) if template.listing else []
+        listed = tool_schemas(template.answer.tools) if template.native else []
         chat = chat.set_up(ChatSetup(self.system, tuple(listed), self.template_options))
         before = []
-        if chat.setup.tools:
-            template = template.without_listing()
+        if chat.setup.tools and isinstance(template, Template):
+            trip = chat.tool_trip(template.answer.tools)
+            if trip.problem:
+                raise UsageError(f"the model's chat template takes tools, but {trip.problem}; {INSTEAD}")
+            template = template.natively(NativeWriter(trip))
             before.append(
                 Message("tools", "\n".join(json.dumps(each, ensure_ascii=False) for each in listed))
             )

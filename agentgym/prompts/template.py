@@ -16,6 +16,7 @@ from agentgym.core.tools import ACT, Tool, listed_schemas
 from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
 from agentgym.prompts.fields import FieldsOf, PromptFields
+from agentgym.prompts.formats.answer import AnswerWriter
 from agentgym.prompts.parsers import AnswerFormat, format_of
 from agentgym.prompts.sections import ANSWER, TOOLS, check_text
 from agentgym.prompts.wording import (
@@ -31,8 +32,9 @@ ASSEMBLY = 1
 """Version of how `agentgym.prompts.rendering.render` puts sections together; hashed with the words."""
 
 _ANSWER_KEYS = {"id": str, "version": int, "format": str, "text": str}
-_TOOLS = {"tools": str}
-"""Key of an answer that is given with the environment's tools; empty where the prompt does not list them."""
+_TOOLS = {"tools": str, "native": str}
+"""Keys of an answer that is given with the environment's tools. ``tools`` is empty where the prompt does not
+list them, ``native`` missing where no chat template is handed them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,10 @@ class Template:
     """Reads the responses."""
     listing: str = ""
     """Tells the tools; empty where the answer names none."""
+    order: str = ""
+    """Tells how to answer."""
+    native: str = ""
+    """Stands for order and listing where a chat template has both; empty where they stay."""
     fields: FieldsOf = PromptFields.of
     """Builds the slots."""
 
@@ -81,9 +87,13 @@ class Template:
         for section in self.sections.values():
             yield from (text for text, *_ in Formatter().parse(section))
 
-    def without_listing(self) -> Self:
-        """Return the template for models whose chat template tells the tools."""
-        return replace(self, static=self.static.removesuffix(f"\n\n{self.listing}"), listing="")
+    def natively(self, writer: AnswerWriter) -> Self:
+        """Return the template for models whose chat template tells the tools, and how to call them.
+
+        ``writer``: writes answers as that does.
+        """
+        static = self.static.replace(f"{self.order}\n\n{self.listing}", self.native)
+        return replace(self, static=static, listing="", answer=replace(self.answer, writer=writer))
 
     def below(self, text: str) -> Self:
         """Return the template with a text, such as a system message, before everything else."""
@@ -116,6 +126,7 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
     told = read_wording(wording)
     where = f"the answer {answer!r}"
     how = parse_table(read_built_in("answers", answer, "answer"), _ANSWER_KEYS | _TOOLS, where)
+    native = how.pop("native", "")  # no part of the words that a template always has
     check_complete(how, _ANSWER_KEYS, where)
     check_text(how["text"], ANSWER, where)
     answer_format, listing = format_of(how["format"]), ""
@@ -124,11 +135,8 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
         answer_format = answer_format.bound(tools)
         check_text(how["tools"], TOOLS, where)
         listing = how["tools"].format(tools=listed_schemas(tools))
-    beginning = (
-        told.sections.get("role", "").format(),
-        how["text"].format(example=_example(told, answer_format)),
-        listing,
-    )
+    order = how["text"].format(example=_example(told, answer_format))
+    beginning = (told.sections.get("role", "").format(), order, listing)
     return Template(
         id=f"{told.id}/{how['id']}",
         version=".".join(str(version) for version in (*told.versions, how["version"])),
@@ -138,6 +146,8 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
         static="\n\n".join(text for text in beginning if text),
         answer=answer_format,
         listing=listing,
+        order=order,
+        native=native,
         fields=load_reference(told.fields) if told.fields else PromptFields.of,
     )
 

@@ -83,13 +83,9 @@ class TemplateFile:
         return PromptFields.of
 
     @property
-    def listing(self) -> str:
+    def native(self) -> str:
         """Empty: a file tells the tools itself, and no chat template is handed them."""
         return ""
-
-    def without_listing(self) -> Self:
-        """Return the same."""
-        return self
 
     def below(self, text: str) -> Self:
         """Return the template with a text, such as a system message, before everything else."""

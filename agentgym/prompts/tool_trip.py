@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from agentgym.core.tools import Tool, ToolCall
+from agentgym.core.tools import Tool, ToolCall, call_of
 from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversation
 from agentgym.reading import UnreadableError, fitted, read_text
+from agentgym.reading.conventions import thoughts
 
 TEXTS = ("Go.", "a \"b\" 'c'", "two\nlines <b>", "é 北京 🙂", "1994", "true", "{}")
 """Arguments that are tried where a tool takes a text."""
@@ -57,10 +57,11 @@ class ToolTrip:
         except REFUSALS as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise UnreadableError(f"the chat template writes no such calls: {reason}") from error
-        begin = len(os.path.commonprefix([made, words.partition(_SAID)[0]]))
-        after = words.rpartition(_SAID)[2][::-1]
-        end = len(os.path.commonprefix([made[begin:][::-1], after]))
-        return made[begin : len(made) - end].strip()
+        begin = _mark_begins(made, _alike(made, words.partition(_SAID)[0]))
+        end = len(made) - _alike(made[begin:][::-1], words.rpartition(_SAID)[2][::-1])
+        if _mark_begins(made, end) < end:  # the answers end with marks that end alike
+            end = made.find(">", end) + 1 or end
+        return made[begin:end].strip()
 
     def _answer(self, answer: Mapping[str, Any]) -> str:
         """Return what follows the question in a chat in which this is the answer."""
@@ -69,21 +70,65 @@ class ToolTrip:
         return whole.rpartition(_ASKED)[2]
 
 
-def round_trip(source: str, special_tokens: Mapping[str, Any], tools: Sequence[Tool]) -> ToolTrip:
+@dataclass(frozen=True)
+class NativeWriter:
+    """Writes answers as a model's chat template does: the writer of an `AnswerFormat`."""
+
+    trip: ToolTrip
+
+    def __call__(self, thought: str, actions: Sequence[str], tools: tuple[Tool, ...]) -> str:
+        """Write the thought, where there is one, and a call for each action."""
+        calls = [call_of(tools, action) for action in actions]
+        if None in calls:
+            names = ", ".join(tool.name for tool in tools)
+            raise UnreadableError(f"{actions[calls.index(None)]!r:.80} is no call of {names}")
+        said = self.trip.write([call for call in calls if call is not None])
+        if not thought.strip():
+            return said
+        kinds = thoughts()
+        kind = next((each for each in kinds if each.marked and each.begin in self.trip.source), kinds[0])
+        return f"{kind.begin}{kind.label}\n{thought}\n{kind.end}{kind.after}{said}"
+
+
+def _alike(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    unlike = (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(unlike, min(len(one), len(other)))
+
+
+def _mark_begins(text: str, place: int) -> int:
+    """Return where the mark begins in the middle of which a place is, such as ``<|end|>``; else the place."""
+    begin = text.rfind("<", max(place - 64, 0), place)
+    within = begin >= 0 and not any(each in text[begin:place] for each in ">\n")
+    return begin if within else place
+
+
+def round_trip(
+    source: str,
+    special_tokens: Mapping[str, Any],
+    tools: Sequence[Tool],
+    options: Mapping[str, Any] | None = None,
+) -> ToolTrip:
     """Try calls of each tool, with texts, numbers and nothing for arguments.
 
     Args:
         source: the chat template, which has a place for tools.
         special_tokens: of the tokenizer, by name.
         tools: of the suite.
+        options: further variables of the template.
     """
     special = tuple(sorted((name, each) for name, each in special_tokens.items() if isinstance(each, str)))
-    return _round_trip(source, special, tuple(tools))
+    return _round_trip(source, special, tuple(tools), tuple(sorted((options or {}).items())))
 
 
 @lru_cache(maxsize=64)
-def _round_trip(source: str, special: tuple[tuple[str, Any], ...], tools: tuple[Tool, ...]) -> ToolTrip:
-    setup = ChatSetup(tools=tuple(tool.schema() for tool in tools))
+def _round_trip(
+    source: str,
+    special: tuple[tuple[str, Any], ...],
+    tools: tuple[Tool, ...],
+    options: tuple[tuple[str, Any], ...],
+) -> ToolTrip:
+    setup = ChatSetup(tools=tuple(tool.schema() for tool in tools), options=dict(options))
     trip = ToolTrip(source, special, setup)
     names = [tool.name for tool in tools]
     convention = ""

@@ -34,6 +34,11 @@ class Convention:
     value: str = ""
     quote: str = ""
 
+    @property
+    def whole(self) -> bool:
+        """Whether its content shows by itself where it ends."""
+        return self.syntax not in ("pairs", "between")
+
     @cached_property
     def closing(self) -> re.Pattern[str]:
         """What has to follow the content."""
@@ -65,8 +70,14 @@ class Thought:
 
     begin: str
     end: str
+    after: str = "\n\n"
+    """What the family writes between a thought and what follows."""
+    label: str = ""
+    """A word that may follow the beginning and is no part of the thought."""
     shared: bool = False
     """Whether its end also ends other parts of a reply, so that it says nothing without the beginning."""
+    marked: bool = True
+    """Whether these are marks; words of a language say nothing one without the other."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ class Marks:
 
     around: tuple[str, ...]
     final: tuple[str, ...]
+    announcing: tuple[str, ...]
 
 
 @cache

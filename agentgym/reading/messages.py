@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentgym.reading.syntaxes import MAX_CALLS, SaidCall, UnreadableError
@@ -35,7 +36,9 @@ def _call(value: Any) -> SaidCall:
     if not isinstance(name, str) or not name:
         raise UnreadableError("a tool call has no name")
     id = value.get("id")
-    return SaidCall(name, function.get("arguments"), id if isinstance(id, str) else "")
+    return SaidCall(
+        name.removeprefix("functions."), function.get("arguments"), id if isinstance(id, str) else ""
+    )
 
 
 def arguments_text(call: SaidCall) -> str:
@@ -55,7 +58,7 @@ def read_message(message: Mapping[str, Any], tools: Sequence[str] = ()) -> Readi
     if isinstance(content, list):
         blocks = [each for each in content if isinstance(each, Mapping)]
         text = "".join(str(each.get("text") or "") for each in blocks if each.get("type", "text") == "text")
-        thought = "".join(str(each.get("thinking") or "") for each in blocks)
+        thought = "".join(_words(each.get("thinking")) for each in blocks)
         uses = (each for each in blocks if each.get("type") == "tool_use")
         calls = [
             SaidCall(str(each.get("name") or ""), each.get("input"), str(each.get("id") or ""))
@@ -68,12 +71,17 @@ def read_message(message: Mapping[str, Any], tools: Sequence[str] = ()) -> Readi
         calls += calls_of_message(message)
     except UnreadableError as error:
         return Reading(thought, text, problem=str(error))
-    if not calls:
-        read = read_text(text, tools)
-        return Reading(
-            thought or read.thought, read.text, read.calls, read.problem, read.convention, read.outside
-        )
-    return Reading(thought, text, tuple(calls), convention="message", outside=text)
+    read = read_text(text, () if calls else tools)
+    if calls and not read.calls:
+        read = replace(read, calls=tuple(calls), problem="", convention="message")
+    return replace(read, thought=thought or read.thought)
+
+
+def _words(value: Any) -> str:
+    """Return a text, or the texts of a list of parts."""
+    if isinstance(value, list):
+        return "".join(_words(each.get("text")) for each in value if isinstance(each, Mapping))
+    return value if isinstance(value, str) else ""
 
 
 class StreamedCalls:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -55,11 +56,14 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(said: str) -> Any:
-    raise ValueError(f"{said} is no JSON")
+def _finite(said: str) -> float:
+    number = float(said)
+    if not math.isfinite(number):
+        raise ValueError(f"{said} is no number of JSON")
+    return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=once, parse_constant=_no_number)
+_DECODER = json.JSONDecoder(object_pairs_hook=once, parse_float=_finite, parse_constant=_finite)
 
 
 def decode(text: str, begin: int = 0) -> tuple[Any, int]:
@@ -100,6 +104,9 @@ def call_of_table(value: Any) -> SaidCall:
     if isinstance(table.get("function"), dict):  # as in OpenAI's messages
         table = {"id": table.get("id")} | table["function"]
     name = next((table[key] for key in _NAMES if isinstance(table.get(key), str)), "")
+    if not name and [type(each) for each in table.values()] == [dict] and not table.keys() & {*_ARGUMENTS}:
+        ((name, arguments),) = table.items()  # {"tool": {arguments}}
+        return SaidCall(name, arguments)
     if not name:
         raise UnreadableError("a tool call without a name")
     arguments = next((table[key] for key in _ARGUMENTS if key in table), None)
@@ -128,6 +135,8 @@ def read_pairs(
             raise UnreadableError(f"an argument {opened['key']!r} that is not closed")
         if opened["key"] in found:
             raise UnreadableError("a tool call that gives a key twice")
+        if key.search(text, opened.end(), closed.start()):
+            raise UnreadableError(f"an argument {opened['key']!r} that is not closed")
         found[opened["key"]] = text[opened.end() : closed.start()]
         end = closed.end()
         opened = key.match(text, end)
@@ -177,12 +186,20 @@ def read_gemma(text: str, begin: int, quote: str, depth: int = 0) -> tuple[Any, 
     if plain is None:
         raise UnreadableError("a tool call without a value where one belongs")
     said = plain[0].strip()
-    if said in _CONSTANTS:
-        return _CONSTANTS[said], plain.end()
     try:
-        return json.loads(said), plain.end()
-    except ValueError:
+        return _plain_value(said), plain.end()
+    except UnreadableError:
         return said, plain.end()
+
+
+def _plain_value(said: str) -> Any:
+    """Return a number or constant."""
+    if said in _CONSTANTS:
+        return _CONSTANTS[said]
+    value, end = decode(said)
+    if end != len(said):
+        raise UnreadableError("a tool call without a value where one belongs")
+    return value
 
 
 def _gemma_members(text: str, at: int, quote: str, depth: int) -> tuple[Any, int]:
@@ -214,7 +231,7 @@ def _gemma_members(text: str, at: int, quote: str, depth: int) -> tuple[Any, int
 _CALLED = re.compile(r"\s*([A-Za-z_][\w.-]{0,63})\(\s*")
 _KEYWORD = re.compile(r"([A-Za-z_]\w{0,63})\s*=\s*")
 _AFTER_TEXT = (
-    r"{quote}(?=\s*(?:,\s*[A-Za-z_]\w{{0,63}}\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]{{0,63}}\(|[\]\n;]|$)))"
+    r"{quote}(?=\s*(?:,\s*[A-Za-z_]\w{{0,63}}\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]{{0,63}}\(|[\]\n;<]|$)))"
 )
 _ENDS: Mapping[str, re.Pattern[str]] = {q: re.compile(_AFTER_TEXT.format(quote=q)) for q in ("'", '"')}
 _ESCAPE = re.compile(r"\\(n|t|r|\\|'|\"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
@@ -229,6 +246,8 @@ def read_python(text: str, begin: int) -> tuple[list[SaidCall], int]:
     which an argument, a call or the list's end follows.
     """
     at = skip_blanks(text, begin)
+    if text.startswith(("{", "[{"), at):  # some models fall back to JSON between the same marks
+        return read_json(text, at)
     listed = text.startswith("[", at)
     end = at + listed
     calls: list[SaidCall] = []
@@ -275,12 +294,7 @@ def _python_value(text: str, at: int) -> tuple[Any, int]:
     literal = _LITERAL.match(text, at)
     if literal is None:
         raise UnreadableError("a tool call without a value where one belongs")
-    if literal[0] in _CONSTANTS:
-        return _CONSTANTS[literal[0]], literal.end()
-    try:
-        return json.loads(literal[0]), literal.end()
-    except ValueError as error:
-        raise UnreadableError("a tool call without a value where one belongs") from error
+    return _plain_value(literal[0]), literal.end()
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -42,7 +42,9 @@ class Reading:
     """All but the calls, thoughts and their tags included."""
 
 
-def read_text(text: str, tools: Collection[str] = (), *, answer_tags: bool = False) -> Reading:
+def read_text(
+    text: str, tools: Collection[str] = (), *, answer_tags: bool = False, thinks: bool = True
+) -> Reading:
     """Read a reply.
 
     A call is read where a convention's marks announce it. JSON or Python without marks is a call only where
@@ -52,6 +54,7 @@ def read_text(text: str, tools: Collection[str] = (), *, answer_tags: bool = Fal
         text: the reply; special tokens may be in it, and at its end.
         tools: names of the tools that there are.
         answer_tags: whether ``<answer>...</answer>`` is a call of the tool ``answer``.
+        thinks: whether thoughts are told from the rest.
 
     Example:
         >>> said = read_text("<think>Hm.</think>Well.<tool_call>{'name'", ())
@@ -60,7 +63,7 @@ def read_text(text: str, tools: Collection[str] = (), *, answer_tags: bool = Fal
         >>> read_text("<|tool_call>call:go{n:3}<tool_call|>").calls
         (SaidCall(name='go', arguments={'n': 3}, id='', typed=True),)
     """
-    scan = _Scan(text, (ANSWER_TAGS,) if answer_tags else ())
+    scan = _Scan(text, (ANSWER_TAGS,) if answer_tags else (), thoughts() if thinks else ())
     problem, preface = "", ""
     try:
         scan.run()
@@ -80,8 +83,9 @@ def read_text(text: str, tools: Collection[str] = (), *, answer_tags: bool = Fal
 class _Scan:
     """One pass over a reply."""
 
-    def __init__(self, text: str, more: tuple[Convention, ...]):
+    def __init__(self, text: str, more: tuple[Convention, ...], thinking: tuple[Thought, ...]):
         self.text = text
+        self._thinking = thinking
         self._conventions = (*conventions(), *more)
         self.place = 0
         """Where what has not been read begins."""
@@ -106,7 +110,11 @@ class _Scan:
             UnreadableError: at the first call or thought that is malformed; ``place`` is where it begins.
         """
         self._begun_before()
-        opening = tuple(each for each in thoughts() if each.begin in self.text)
+        opening = tuple(
+            each
+            for each in self._thinking
+            if each.begin in self.text and (each.marked or each.end in self.text)
+        )
         found = tuple(each for each in self._conventions if each.marker in self.text)
         pattern = scanner(found, opening) if found or opening else None
         while pattern and (match := pattern.search(self.text, self.place)):
@@ -119,12 +127,15 @@ class _Scan:
                 end = self._call(found[number], match)
                 self._spans.append((match.start(), end))
                 self.place = end
-        self.said.append(self.text[self.place :])
+        left = self.text[self.place :]
+        if not self.calls and (open_ := next((each for each in marks().announcing if each in left), "")):
+            raise UnreadableError(f"a {open_} without a call")
+        self.said.append(left)
         self.place = len(self.text)
 
     def _begun_before(self) -> None:
         """Take what comes before the end of a thought that begins nowhere: the prompt began it."""
-        for each in thoughts():
+        for each in self._thinking:
             closed = self.text.find(each.end)
             if closed >= 0 and not each.shared and not 0 <= self.text.find(each.begin) < closed:
                 self.thoughts.append(self.text[:closed])
@@ -137,7 +148,7 @@ class _Scan:
             if not self.calls:
                 raise UnreadableError(f"a {kind.begin} that is not closed")
             end = len(self.text)
-        self.thoughts.append(self.text[begin:end])
+        self.thoughts.append(self.text[begin:end].removeprefix(kind.label))
         return min(end + len(kind.end), len(self.text))
 
     def _call(self, convention: Convention, match: re.Match[str]) -> int:
@@ -145,14 +156,18 @@ class _Scan:
         name = "answer" if tags else name_at(convention, self.text, match.start())
         calls, end = convention.content(self.text, match.end(), name)
         closed = convention.closing.match(self.text, end)
-        if closed is None:
+        if closed is None and convention.whole and not _without_marks(self.text[end:]):
+            end = len(self.text)  # the call is whole, whatever would close it
+        elif closed is not None:
+            end = closed.end()
+        else:
             after = "JSON object" if convention.syntax in ("json", "arguments") else "arguments"
             raise UnreadableError(f"a {convention.marker} that is not closed after its {after}")
         self.calls += calls
         if len(self.calls) > MAX_CALLS:
             raise UnreadableError(f"more than {MAX_CALLS} tool calls")
         self.convention = self.convention or convention.name
-        return closed.end()
+        return end
 
     def read_unmarked(self, tools: Collection[str]) -> str:
         """Read calls of ``tools`` that end the reply without marks; return what comes before them.
@@ -190,7 +205,7 @@ UNMARKED = ("json", "fenced-json", "python")
 # ---- without marks -----------------------------------------------------------------------------
 
 _OBJECT = re.compile(r'[\[\s]*\{\s*"(?:name|function|type|tool_name|parameters|arguments|id)"')
-_PYTHON = re.compile(r"\[?\s*([A-Za-z_]\w{0,63})\(")
+_PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w-]{0,63})\(")
 
 
 def unfenced(text: str) -> str:

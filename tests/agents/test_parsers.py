@@ -200,7 +200,12 @@ def test_a_call_without_an_analysis_is_a_call():
 
 def test_a_call_cut_short_is_none():
     text = f"<analysis></analysis><tool_call>{call('act', action='up')}"
-    assert parse("analysis-calls", text).problem == "a <tool_call> that is not closed after its JSON object"
+    assert parse("analysis-calls", text[:-1]).problem == "a tool call that is not JSON"
+    assert parse("analysis-calls", text).actions == ("up",)  # a text that ends responses leaves it so
+    assert (
+        parse("analysis-calls", text + ".").problem
+        == "a <tool_call> that is not closed after its JSON object"
+    )
     assert parse("analysis-calls", text[:-4]).problem == "a tool call that is not JSON"
 
 

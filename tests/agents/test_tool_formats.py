@@ -145,7 +145,7 @@ REFUSED = [
     ("<answer>a", "an <answer> that is not closed"),
     ("<answer> </answer>", "an empty <answer>"),
     (
-        call("search", query="a").removesuffix("</tool_call>"),
+        call("search", query="a").removesuffix("</tool_call>") + " and",
         "a <tool_call> that is not closed after its JSON object",
     ),
     ("<tool_call>search</tool_call>", "a call of search without the argument 'query'"),  # GLM's form

@@ -91,7 +91,11 @@ def test_bfloat16_is_checked_in_bfloat16(tmp_path: Path) -> None:
 
 def test_a_model_that_is_handed_tools_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = copy.deepcopy(TOKENIZER)
-    tokenizer.chat_template = "{{ tools | tojson if tools }}" + CHAT_TEMPLATE
+    calls = (
+        "{% for each in message.tool_calls %}<tool_call>{{ each.function | tojson }}</tool_call>{% endfor %}"
+    )
+    chat_template = CHAT_TEMPLATE.replace("<|im_end|>", calls + "<|im_end|>")
+    tokenizer.chat_template = "{{ tools | tojson if tools }}" + chat_template
     monkeypatch.setattr(model_runs, "TOKENIZER", tokenizer)
     calls = Prompting(wording="terse", answer="tool-calls", history=1, max_tokens=4, system="Be brief.")
     played = bench(tmp_path, calls)

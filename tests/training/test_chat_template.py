@@ -10,18 +10,25 @@ import pytest
 from jinja2.sandbox import SecurityError
 
 from agentgym.core.tools import Tool, ToolParameter, tool_schemas
+from agentgym.core.types import Message
 from agentgym.errors import UsageError
 from agentgym.prompts.chat_template import (
     BUDGET,
     ChatSetup,
     TemplateLimitError,
     option_names,
-    render_chat,
+    render_conversation,
 )
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.training.models.models import load_model, save_model
 from agentgym.training.models.tiny import CHAT_TEMPLATE, tiny_model, word_tokenizer
 from tests.pace import within
+
+
+def render_chat(source, message, special_tokens, setup=None):
+    """Return a chat of one user message."""
+    return render_conversation(source, (Message("user", message),), special_tokens, setup or ChatSetup())
+
 
 HONEST = (
     CHAT_TEMPLATE,

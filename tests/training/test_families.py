@@ -9,7 +9,7 @@ import torch
 from agentgym.core.tools import Tool, ToolParameter, tool_schemas
 from agentgym.core.types import Completion, Request, Step
 from agentgym.errors import UsageError
-from agentgym.prompts.chat_template import ChatSetup, option_names, render_chat
+from agentgym.prompts.chat_template import ChatSetup, option_names
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
@@ -23,6 +23,7 @@ from agentgym.training.policy.open import tiny_size
 from agentgym.training.policy.prompted import make_policy
 from agentgym.training.policy.saved import read_agent
 from agentgym.training.setup import TrainingSetup
+from tests.training.test_chat_template import render_chat
 
 TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")
 TOOLS = tool_schemas(

@@ -101,9 +101,9 @@ def test_system_message_and_options_are_part_of_the_identity():
         assert Prompting.from_json(json.loads(json.dumps(each.to_json()))) == each
 
 
-WITH_TOOLS = (
-    "{% if tools %}{{ tools | tojson }}{% endif %}{{ '<think>' if thinks }}" + CHAT_TEMPLATE
-)  # fmt: skip
+CALLS = "{% for each in message.tool_calls %}<tool_call>{{ each.function | tojson }}</tool_call>{% endfor %}"
+SILENT = "{% if tools %}{{ tools | tojson }}{% endif %}{{ '<think>' if thinks }}" + CHAT_TEMPLATE
+WITH_TOOLS = SILENT.replace("<|im_end|>", CALLS + "<|im_end|>")
 WITHOUT_SYSTEM = (
     "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}{{ thinks }}" + CHAT_TEMPLATE
 )
@@ -134,6 +134,10 @@ def test_tools_and_system_message_go_where_the_chat_template_has_a_place(envs, p
     assert text.count('"enum"') == 1
     said = '<tool_call>{"name": "move", "arguments": {"direction": "up"}}</tool_call>'
     assert builder.template.answer.parse(said).actions == ("up",)
+    assert builder.template.answer.write("", ["up"]) == said
+    assert "<tool_call>" not in fitted.messages[2].text  # the chat template tells how to call
+    with pytest.raises(UsageError, match=r"takes tools, but its call of move is not read back.*--answer"):
+        asked(player, envs, SILENT)
 
 
 def test_tools_and_system_message_are_in_the_prompt_where_there_is_no_place(envs, player):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeAlias
 
 from agentgym.core.tools import Tool, tool_schemas
 from agentgym.errors import UsageError
 from agentgym.reading.syntaxes import UnreadableError
+
+AnswerWriter: TypeAlias = Callable[[str, Sequence[str], tuple[Tool, ...]], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class AnswerFormat:
     """Whether there is a place for the thought."""
     several: bool
     """Whether there is a place for more than one action."""
-    writer: Callable[[str, Sequence[str], tuple[Tool, ...]], str]
+    writer: AnswerWriter
     """Lays out a thought and actions; raises `UnreadableError` on what it has no words for."""
     reader: Callable[[str, tuple[Tool, ...]], Answer]
     """Reads what the writer laid out; raises `UnreadableError` on what it cannot read."""

@@ -97,7 +97,8 @@ def _read(text: str, whole: str, tools: tuple[Tool, ...], after: str) -> Answer:
         after: what the thought is called.
     """
     answer = next((tool for tool in tools if tool.name == ANSWER.name and tool.takes_text), None)
-    said = read_text(text, [tool.name for tool in tools], answer_tags=answer is not None)
+    names = [tool.name for tool in tools]
+    said = read_text(text, names, answer_tags=answer is not None, thinks=after == "thought")
     if said.problem:
         raise UnreadableError(said.problem)
     alone = {tool.name for tool in tools if not tool.parallel}
