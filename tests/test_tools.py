@@ -154,7 +154,7 @@ def test_a_call_that_does_not_fit_is_none(name, arguments, message):
 
 
 def test_a_tools_method_takes_its_arguments_and_no_more():
-    page = type("Page", (), {"search": SEARCH.method(lambda self, action: action)})()
+    page = type("Page", (), {"search": SEARCH.method(lambda self, given: SEARCH.action(given))})()
     assert page.search("x") == page.search(query="x") == "search[x]"
     with pytest.raises(TypeError, match="too many positional arguments"):
         page.search("x", "y")

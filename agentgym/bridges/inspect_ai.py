@@ -19,19 +19,21 @@ from inspect_ai.solver import solver
 from inspect_ai.tool import ToolDef, ToolError, ToolParam, ToolParams
 from inspect_ai.util import registry_info, store
 
-from agentgym.core.tools import Tool, ToolCallError
+from agentgym.core.tools import Tool
 from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.inspect import LISTED, STORE
+from agentgym.prompts.formats.calls import action_of_said
+from agentgym.reading import SaidCall, UnreadableError
 from agentgym.registration import ENVIRONMENTS, open_env
 
 SYSTEM = (
     "You act in an environment through tools. Call one tool at a time: each call is an action, and its "
     "result is what you observe next. Go on until the episode has ended."
 )
-MAX_WITHOUT_CALL = 3
-"""Responses without a tool call, one after the other, that end a sample."""
+MAX_UNPLAYED = 3
+"""Responses in which no call is played, one after the other, that end a sample."""
 
 
 def _begin(env: AgentEnv[Any], seed: int) -> Any:
@@ -55,13 +57,14 @@ def _play() -> Any:
     """Return the solver that lets the model play to the end; ``--solver`` puts another one in its place."""
 
     async def solve(state: Any, generate: Any) -> Any:
-        silent = 0
-        while silent < MAX_WITHOUT_CALL and not (state.completed or state.store.get(STORE)["over"]):
-            state = await generate(state, tool_calls="none")
+        unplayed = 0
+        while unplayed < MAX_UNPLAYED and not (state.completed or state.store.get(STORE)["over"]):
+            before = len(state.store.get(STORE)["actions"])
+            state = await generate(state, tool_calls="none", parallel_tool_calls=False)
             called = bool(state.output.message.tool_calls)
-            silent = 0 if called else silent + 1
             results = (await execute_tools(state.messages, state.tools)).messages
             state.messages += results if called else [ChatMessageUser(content="Call one of the tools.")]
+            unplayed = 0 if len(state.store.get(STORE)["actions"]) > before else unplayed + 1
         return state
 
     return solver(name="agentgym_play")(lambda: solve)()
@@ -70,9 +73,10 @@ def _play() -> Any:
 def _tool(tool: Tool, env: AgentEnv[Any]) -> Any:
     async def execute(**kwargs: Any) -> str:
         try:
-            return _step(env, tool.action(kwargs))
-        except ToolCallError as error:
+            action, _ = action_of_said(SaidCall(tool.name, kwargs), (tool,))
+        except UnreadableError as error:
             raise ToolError(str(error)) from error
+        return _step(env, action)
 
     schema = tool.schema()["function"]["parameters"]
     # inspect_ai refuses parameters without a description

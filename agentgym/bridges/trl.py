@@ -19,12 +19,15 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
+from agentgym.core.tools import Tool
 from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
+from agentgym.prompts.formats.calls import action_of_said
 from agentgym.prompts.rendering import render_opening, render_present
 from agentgym.prompts.template import Template, load_template
+from agentgym.reading import SaidCall, UnreadableError
 from agentgym.registration import class_of, open_env
 
 
@@ -132,12 +135,21 @@ class EnvironmentFactory:
             raise UsageError(
                 f"{template.id} tells past turns, which a conversation holds: choose another wording"
             )
-        tools = {tool.name: tool.method(ToolEnvironment._play) for tool in self._world.tools}
+        tools = {tool.name: tool.method(partial(_called, tool)) for tool in self._world.tools}
         reserved = (*vars(ToolEnvironment), *ToolEnvironment.__annotations__)
         if taken := [name for name in tools if name in reserved or name.startswith("_")]:
             raise UsageError(f"TRL calls no tool named {taken[0]!r}: rename it")
         members = {**tools, "_template": template, "_lock": Lock()}
         return type(type(self._world).__name__, (ToolEnvironment,), members)
+
+
+def _called(tool: Tool, env: ToolEnvironment, arguments: dict[str, Any]) -> Any:
+    """Play a call; `ValueError` where it does not fit, which the trainer tells the model."""
+    try:
+        action, _ = action_of_said(SaidCall(tool.name, arguments), (tool,))
+    except UnreadableError as error:
+        raise ValueError(str(error)) from error
+    return env._play(action)
 
 
 def mixed_rows(factories: Mapping[str, EnvironmentFactory], tasks: int) -> list[dict[str, Any]]:

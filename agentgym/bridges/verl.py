@@ -62,6 +62,11 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
         chat = [{"role": "user", "content": message}]
         return list(self.continuous_token_builder.build_initial_tokens(chat))
 
+    def _said(self, ids: list[int]) -> str:
+        """Return a response's text with its special tokens, with which some families begin calls."""
+        kept = ids[:-1] if ids and ids[-1] == self.tokenizer.eos_token_id else ids
+        return str(self.tokenizer.decode(kept, skip_special_tokens=False))
+
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         """Play the task of a row to its end, or until a prompt does not fit; return an output a step."""
         episode, session, length = self._episode, uuid4().hex, self.rollout_config.response_length
@@ -82,7 +87,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
                 )
             ids = answer.token_ids[:length]
             with simple_timer("tool_calls", timing):
-                record = episode.play(self.tokenizer.decode(ids, skip_special_tokens=True))
+                record = episode.play(self._said(ids))
             outputs.append(
                 AgentLoopOutput(
                     prompt_ids=prompt,

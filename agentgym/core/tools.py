@@ -250,18 +250,19 @@ class Tool:
         function = {"name": self.name, "description": self.description, "parameters": parameters}
         return {"type": "function", "function": function}
 
-    def method(self, play: Callable[[Any, str], str]) -> Callable[..., str]:
+    def method(self, play: Callable[[Any, dict[str, Any]], str]) -> Callable[..., str]:
         """Return a method that is this tool, for trainers that read tools from functions.
 
         It has a signature with type hints and a Google docstring that describes each argument, from which
         such as transformers' ``get_json_schema`` make what `schema` returns.
 
         Args:
-            play: ``play(self, action)`` is called with the action that the arguments are.
+            play: ``play(self, arguments)`` is called with the arguments by name.
 
         Example:
             >>> tool = Tool("click", "Click on a text.", (ToolParameter("text"),), "click[{text}]")
-            >>> Page = type("Page", (), {"click": tool.method(lambda self, action: f"played {action}")})
+            >>> click = tool.method(lambda self, given: f"played {tool.action(given)}")
+            >>> Page = type("Page", (), {"click": click})
             >>> Page().click(text="buy now"), str(inspect.signature(Page().click))
             ('played click[buy now]', '(text: str) -> str')
         """
@@ -272,7 +273,7 @@ class Tool:
         def called(this: Any, *values: Any, **arguments: Any) -> str:
             named = signature.bind_partial(this, *values).arguments
             del named["self"]
-            return play(this, self.action(named | arguments))
+            return play(this, named | arguments)
 
         described = "".join(
             f"\n    {each.name}: {each.description or f'The {each.name}.'}" for each in self.parameters

@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.core.tools import Tool, ToolCall, ToolCallError, action_of
+from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, parse_episode
 from agentgym.io.untrusted import read_json
+from agentgym.prompts.formats.calls import action_of_said
+from agentgym.reading import SaidCall, UnreadableError
 
 LOG_VERSION = 2
 """Version of inspect_ai's log format that is read."""
@@ -70,7 +72,7 @@ def _episode(sample: Any, where: str, tools: Sequence[Tool]) -> LoggedEpisode:
         for step, reward in zip(steps, rewards, strict=True):
             step["reward"] = reward
         task = str(sample["id"]).rpartition("/")[2]
-    except ToolCallError as error:
+    except UnreadableError as error:
         raise UsageError(f"{where}: {error}; is it of the environment that was named?") from error
     except (AttributeError, IndexError, KeyError, StopIteration, TypeError) as error:
         raise UsageError(
@@ -87,7 +89,7 @@ def _calls(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
     )
     for call in calls:
         if results[call["id"]].get("error") is None:
-            action = action_of(tools, ToolCall(call["function"], call["arguments"]))
+            action, _ = action_of_said(SaidCall(call["function"], call["arguments"]), tuple(tools))
             yield {"action": action, "observation": _text(results[call["id"]])}
 
 

@@ -59,7 +59,7 @@ def read_json_call(text: str, tools: tuple[Tool, ...]) -> Answer:
     value, end = decode(text)
     if end != len(text):
         raise UnreadableError("more than one JSON object")
-    action, note = _action_of(call_of_table(value), tools)
+    action, note = action_of_said(call_of_table(value), tools)
     return Answer("", (action,), note)
 
 
@@ -103,9 +103,9 @@ def _read(text: str, whole: str, tools: tuple[Tool, ...], after: str) -> Answer:
         raise UnreadableError(said.problem)
     alone = {tool.name for tool in tools if not tool.parallel}
     if len(said.calls) > 1 and not alone.isdisjoint(call.name for call in said.calls):
-        action, _ = _action_of(said.calls[0], tools)
+        action, _ = action_of_said(said.calls[0], tools)
         return Answer(said.thought, (action,), f"{len(said.calls)} calls where one is asked for: the first")
-    read = [_action_of(call, tools) for call in said.calls]
+    read = [action_of_said(call, tools) for call in said.calls]
     if read:
         notes = "; ".join(note for _, note in read if note)
         return Answer(said.thought, tuple(action for action, _ in read), notes)
@@ -116,8 +116,12 @@ def _read(text: str, whole: str, tools: tuple[Tool, ...], after: str) -> Answer:
     raise UnreadableError(f"no <tool_call>...</tool_call> after the {after}")
 
 
-def _action_of(call: SaidCall, tools: tuple[Tool, ...]) -> tuple[str, str]:
-    """Return the action that a call is, and a note; without tools, of any name and one string."""
+def action_of_said(call: SaidCall, tools: tuple[Tool, ...]) -> tuple[str, str]:
+    """Return the action that a call is, and a note; without tools, of any name and one string.
+
+    Raises:
+        UnreadableError: it is of no such tool, or its arguments do not fit.
+    """
     for tool in tools:
         if tool.name == call.name:
             if isinstance(call.arguments, Between):

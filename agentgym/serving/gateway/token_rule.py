@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache
 from json import dumps, loads
 from typing import Any, TypeAlias
 
+from agentgym.core.tools import Tool, ToolParameter
 from agentgym.endpoint.chat import ChatMessage, ChatRole, ChatToolCall
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import whole_text
@@ -22,6 +23,13 @@ MessageForm: TypeAlias = tuple[tuple[ChatRole, bool], ...]
 
 _MARK = "agentgym-part-{}-e2f1"
 """Stands for a message's text where it is looked whether a template shows it."""
+
+
+_TRIED = (
+    Tool("look", "Look around.", template="look"),
+    Tool("find", "Find a text.", (ToolParameter("text"), ToolParameter("most", "integer")), "{text} {most}"),
+)
+"""Tools with which it is tried whether calls that a template writes are read back."""
 
 
 class PromptWriter:
@@ -134,6 +142,8 @@ class PromptWriter:
                 "the model's chat template writes no tools: leave out 'tools', or serve a model whose "
                 "template does"
             )
+        if setup.tools and (problem := self.chat.tool_trip(_TRIED).problem):
+            raise UsageError(f"the model's chat template writes tools, but {problem}: leave out 'tools'")
         return setup
 
     def _tables(
