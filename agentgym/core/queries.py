@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, TypeGuard, runtime_checkable
 
 from agentgym.errors import UsageError
 
@@ -69,6 +69,8 @@ class UnansweredError(UsageError):
         'the server at 127.0.0.1:8000 does not answer'
     """
 
+    recorded: Any = None
+    """What is recorded of the replies that could not be read, under `UNREADABLE`; None without any."""
     slots: tuple[int, ...] = ()
     """Of a step of a vector environment: those whose questions have no answer. No slot has changed."""
 
@@ -78,6 +80,10 @@ class UnansweredError(UsageError):
         error = cls(failed[0][1])
         error.slots = tuple(slot for slot, _ in failed)
         return error
+
+
+UNREADABLE: Final = "unreadable"
+"""Key of a recorded answer that holds the replies that could not be read; the only key where none could."""
 
 
 class QueryBackend(Protocol):

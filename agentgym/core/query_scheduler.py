@@ -227,7 +227,7 @@ class QueryScheduler:
             answer = arrival.future.result()
         except UnansweredError as error:
             answer = error
-        if not isinstance(answer, UnansweredError):
+        if not isinstance(answer, UnansweredError) or answer.recorded is not None:
             (answer,) = self._answering.answer_source.keep(arrival.answerer, [arrival.context], [answer])
         self._fill(arrival.game, arrival.round, arrival.place, answer)
         if self._rounds.get(arrival.game) is arrival.round and arrival.round.missing == 0:

@@ -57,3 +57,18 @@ def reply(goal=7, **scores):
     )
     side = {name: {"reason": f"because of {name}", "score": score} for name, score in given.items()}
     return json.dumps({"first": side, "second": side})
+
+
+def broken(**changes):
+    """Return a judge's answer with parts changed, or left out where the change is None."""
+    record = json.loads(reply())
+    for path, value in changes.items():
+        side, _, rest = path.partition("__")
+        name, _, key = rest.partition("__")
+        if value is None:
+            del record[side][name]
+        elif key:
+            record[side][name][key] = value
+        else:
+            record[side][name] = value
+    return json.dumps(record)

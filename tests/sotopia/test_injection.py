@@ -56,7 +56,7 @@ def talk(words, kind="speak"):
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_stay_on_one_line_of_one_message(attack, kind):
-    model = models.Model(lambda _: models.reply())
+    model = models.Model(lambda request: models.reply() if request.response_schema else "none")
     asks = (
         (models.partner(model), lambda it, state: it.question(scenario(), 0, state, 0)),
         (models.judge(model), lambda it, state: it.question(scenario(), state)),

@@ -19,7 +19,8 @@ from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.env import SotopiaEnv, SotopiaVectorEnv
 from agentgym.envs.sotopia.game import SocialGame
 from agentgym.envs.sotopia.judgeprompt import judge_prompt, read_rating, read_reply, reply_schema
-from agentgym.envs.sotopia.judges import REPAIRED, TRIES, RuleJudge
+from agentgym.envs.sotopia.judges import TRIES, RuleJudge
+from agentgym.envs.sotopia.modelcalls import MAX_QUOTED
 from agentgym.envs.sotopia.partners import MAX_REPLY_LENGTH
 from agentgym.envs.sotopia.partners import read_reply as read_partner
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
@@ -68,7 +69,6 @@ def test_a_model_is_asked_what_a_learner_on_its_side_is_shown():
     [
         ("speak[ Hello\\n there ]", say("Hello there")),
         ('{"action_type": "action", "argument": "bows"}', SocialAction("action", "bows")),
-        ('{"action_type": "speak", "argument": "Hello", "to": "all"}', SocialAction("none")),
         ("leave", SocialAction("leave")),
         ("I would say hello.", SocialAction("none")),
         ("", SocialAction("none")),
@@ -166,36 +166,26 @@ def test_one_call_rates_both_sides_at_temperature_0():
         assert " ".join(text.split()) in " ".join(prompt.split())
 
 
-def broken(**changes):
-    record = json.loads(models.reply())
-    for path, value in changes.items():
-        side, _, rest = path.partition("__")
-        name, _, key = rest.partition("__")
-        if value is None:
-            del record[side][name]
-        elif key:
-            record[side][name][key] = value
-        else:
-            record[side][name] = value
-    return json.dumps(record)
-
-
 UNREADABLE = [
     ("I rate both 10.", "no JSON"),
     ("", "no JSON"),
     ("[1, 2]", "no JSON object with the keys first and second"),
     (json.dumps({"first": {}}), "no JSON object with the keys first and second"),
-    (json.dumps({"first": {}, "second": {}}), "first must have just the keys believability"),
-    (broken(second__goal=None), "second must have just the keys"),
-    (broken(first__extra={"reason": "", "score": 1}), "first must have just the keys"),
-    (broken(first__goal=7), "first.goal must have a reason and a score"),
-    (broken(first__goal__score=11), "first.goal.score must be a whole number from 0 to 10, and is 11"),
-    (broken(second__secret__score=1), "second.secret.score must be a whole number from -10 to 0, and is 1"),
-    (broken(second__relationship__score=-6), "from -5 to 5"),
-    (broken(first__goal__score=7.5), "is 7.5"),
-    (broken(first__goal__score="7"), "is '7'"),
-    (broken(first__goal__score=True), "is True"),
-    (broken(first__goal__reason=3), "reason must be a string"),
+    (json.dumps({"first": {}, "second": {}}), "first must have the keys believability"),
+    (models.broken(second__goal=None), "second must have the keys"),
+    (f"{models.reply(3)}\n{models.reply(4)}", "no JSON"),
+    (f"<think>They say {models.reply(10)}", "no JSON"),
+    (models.broken(first__goal=7), "first.goal must have a reason and a score"),
+    (models.broken(first__goal__score=11), "first.goal.score must be a whole number from 0 to 10, and is 11"),
+    (
+        models.broken(second__secret__score=1),
+        "second.secret.score must be a whole number from -10 to 0, and is 1",
+    ),
+    (models.broken(second__relationship__score=-6), "from -5 to 5"),
+    (models.broken(first__goal__score=7.5), "is 7.5"),
+    (models.broken(first__goal__score="7"), "is '7'"),
+    (models.broken(first__goal__score=True), "is True"),
+    (models.broken(first__goal__reason=3), "reason must be a string"),
     (models.reply() + " So be it.", "no JSON"),
     (models.reply()[:-1], "no JSON"),
     (models.reply().replace("7", "7" * 5_000), "digits"),
@@ -210,26 +200,21 @@ def test_what_is_wrong_with_a_rating_is_quoted_and_repaired_once(text, problem):
     assert read_rating(answer)[0].goal == 4
     first, repair = model.requests
     assert [message.role for message in repair.messages] == ["user", "assistant", "user"]
-    assert repair.messages[:2] == (*first.messages, ChatMessage("assistant", text[:REPAIRED]))
+    assert repair.messages[:2] == (*first.messages, ChatMessage("assistant", text[:MAX_QUOTED]))
     assert problem in repair.messages[2].text
     assert (first.sample, repair.sample) == (0, 0)
 
 
-def test_a_rating_that_is_never_readable_is_asked_for_anew_five_times():
+def test_a_rating_that_is_never_readable_costs_four_requests():
     model = models.Model(lambda _: "ten")
     env = started(judge=models.judge(model))
-    with pytest.raises(UnansweredError, match="no rating in 5 tries"):
+    with pytest.raises(UnansweredError, match="no rating in 2 tries"):
         env.step("leave")
     assert [request.sample for request in model.requests] == [n for n in range(TRIES) for _ in range(2)]
     assert [len(request.messages) for request in model.requests] == [1, 3] * TRIES
-    model = models.Model(models.in_turn(*["ten"] * 9, models.reply(3)))
+    model = models.Model(models.in_turn(*["ten"] * 3, models.reply(3)))
     env = started(judge=models.judge(model))
     assert env.step("leave")[4]["score"] == 3.0
-
-
-def test_a_rating_may_stand_in_a_code_fence():
-    rater = models.judge(models.Model(lambda _: f"```json\n{models.reply(5)}\n```\n"))
-    assert read_rating(rater.answer([rater.question(scenario(), TALK)])[0])[1].goal == 5
 
 
 def test_reasons_are_recorded_and_do_not_count():
@@ -368,7 +353,7 @@ def test_the_spread_of_a_judge():
     assert found.means["goal"] == pytest.approx(6)
     assert found.deviations["secret"] == 0.0
     assert (found.conversations, found.unrated, found.times) == (2, 0, 3)
-    assert [request.sample for request in model.requests] == [0, 0, 5, 5, 10, 10]
+    assert [request.sample for request in model.requests] == [0, 0, 2, 2, 4, 4]
 
 
 def test_the_spread_leaves_out_what_is_not_rated():

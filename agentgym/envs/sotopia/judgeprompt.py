@@ -21,6 +21,7 @@ from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json, loads_toml
 from agentgym.prompts.defusing import defused
+from agentgym.reading.plain import said_object
 
 OWN: Final = "sotopia-judge"
 """Id of the prompt that ships with the package."""
@@ -143,23 +144,23 @@ class UnreadableRatingError(ValueError):
 def read_reply(text: str) -> dict[str, Any]:
     """Return the ratings of a judge's answer, as `read_rating` takes them.
 
-    The text is one JSON object, alone or in a code fence; else, or where a score is missing or out of its
-    range, `UnreadableRatingError`.
+    The text ends with one JSON object, as `agentgym.reading.plain.said_object` finds it; further keys do not
+    count. Else, or where a score is missing or out of its range, `UnreadableRatingError`.
     """
     try:
-        record = loads_json(_unfenced(text), "the answer")
+        record = loads_json(said_object(text), "the answer")
     except UsageError as error:
         raise UnreadableRatingError(f"it is no JSON: {error.__cause__ or error}") from error
-    if not isinstance(record, dict) or record.keys() != set(SIDES):
+    if not isinstance(record, dict) or not record.keys() >= set(SIDES):
         raise UnreadableRatingError(f"it is no JSON object with the keys {' and '.join(SIDES)}")
     scores: list[list[int]] = []
     reasons: list[list[str]] = []
     for side in SIDES:
         rated = record[side]
-        if not isinstance(rated, dict) or rated.keys() != DIMENSIONS.keys():
+        if not isinstance(rated, dict) or not rated.keys() >= DIMENSIONS.keys():
             found = sorted(rated) if isinstance(rated, dict) else rated
             raise UnreadableRatingError(
-                f"{side} must have just the keys {', '.join(DIMENSIONS)}, and has {found!r:.200}"
+                f"{side} must have the keys {', '.join(DIMENSIONS)}, and has {found!r:.200}"
             )
         pairs = [_scored(f"{side}.{name}", rated[name], DIMENSIONS[name]) for name in DIMENSIONS]
         scores.append([score for score, _ in pairs])
@@ -167,16 +168,12 @@ def read_reply(text: str) -> dict[str, Any]:
     return {"ratings": scores, "reasons": reasons}
 
 
-def _unfenced(text: str) -> str:
-    lines = text.strip().split("\n")
-    fenced = len(lines) > 2 and lines[0].strip() in ("```", "```json") and lines[-1].strip() == "```"
-    return "\n".join(lines[1:-1]) if fenced else text.strip()
-
-
 def _scored(where: str, rated: Any, bounds: tuple[int, int]) -> tuple[int, str]:
-    if not isinstance(rated, dict) or rated.keys() != {"reason", "score"}:
+    if not isinstance(rated, dict) or not rated.keys() >= {"reason", "score"}:
         raise UnreadableRatingError(f"{where} must have a reason and a score, and is {rated!r:.100}")
     score, reason = rated["score"], rated["reason"]
+    if isinstance(score, float) and score.is_integer():
+        score = int(score)
     least, greatest = bounds
     if type(score) is not int or not least <= score <= greatest:
         raise UnreadableRatingError(

@@ -22,14 +22,18 @@ from agentgym.envs.sotopia.judgeprompt import (
     read_reply,
     reply_schema,
 )
-from agentgym.envs.sotopia.modelcalls import ModelPart, begun, finished, unanswered
+from agentgym.envs.sotopia.modelcalls import (
+    ModelPart,
+    asked_again,
+    begun,
+    finished,
+    unanswered,
+    unreadable,
+)
 from agentgym.envs.sotopia.scenarios import Scenario
 
-TRIES: Final = 5
-"""How often a rating is asked for anew where neither an answer nor its repair can be read."""
-
-REPAIRED: Final = 8_000
-"""Characters of an unreadable answer that the judge is shown again."""
+TRIES: Final = 2
+"""How often a rating is asked for where neither an answer nor its repair can be read: four requests."""
 
 
 class SocialJudge(Protocol):
@@ -142,6 +146,7 @@ class _Rating:
         self._first = ChatMessage("user", prompt)
         self._sample = sample * TRIES
         self._tried = 0
+        self._unread: list[str] = []
         self._answer = begun()
 
     def begin(self) -> Future[Any]:
@@ -163,8 +168,9 @@ class _Rating:
             self._answer.set_exception(unanswered(error, "the judge"))
             return
         try:
-            self._answer.set_result(read_reply(reply.text))
+            self._answer.set_result(read_reply(reply.text) | unreadable(self._unread))
         except UnreadableRatingError as error:
+            self._unread.append(reply.text)
             if repairs:
                 self._try_anew(error)
             else:
@@ -172,14 +178,15 @@ class _Rating:
 
     def _repair(self, said: str, error: UnreadableRatingError) -> None:
         problem = self._judge.prompt.repair.format(problem=error).strip()
-        told = ChatMessage("assistant", said[:REPAIRED])
-        self._send((self._first, told, ChatMessage("user", problem)), repairs=True)
+        self._send(asked_again(self._first, said, problem), repairs=True)
 
     def _try_anew(self, error: UnreadableRatingError) -> None:
         self._tried += 1
         if self._tried < TRIES:
             self._send((self._first,), repairs=False)
         else:
-            self._answer.set_exception(
-                UnansweredError(f"the judge gave no rating in {TRIES} tries, each repaired once: {error}")
+            given_up = UnansweredError(
+                f"the judge gave no rating in {TRIES} tries, each repaired once: {error}"
             )
+            given_up.recorded = unreadable(self._unread)
+            self._answer.set_exception(given_up)

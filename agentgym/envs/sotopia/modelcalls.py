@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import fields
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from agentgym.core.queries import UnansweredError
-from agentgym.endpoint.chat import ChatReply, ChatRequest
+from agentgym.core.queries import UNREADABLE, UnansweredError
+from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest
 from agentgym.endpoint.errors import (
     ContentFilteredError,
     ContextOverflowError,
@@ -17,11 +17,18 @@ from agentgym.endpoint.errors import (
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
+from agentgym.io.untrusted import whole_text
 
 Submit: TypeAlias = Callable[[ChatRequest], "Future[ChatReply]"]
 """Asks a model."""
 
 OptionsT = TypeVar("OptionsT")
+
+MAX_QUOTED: Final = 8_000
+"""Characters of an unreadable reply that its model is shown again."""
+
+_MAX_RECORDED = 1_000
+"""Characters of an unreadable reply that are recorded."""
 
 
 class ModelPart(NamedTuple):
@@ -72,6 +79,16 @@ def unanswered(error: BaseException, who: str) -> BaseException:
     if isinstance(error, UnansweredRequestError | ContextOverflowError | ContentFilteredError):
         return UnansweredError(f"{who} does not answer: {error}")
     return error
+
+
+def asked_again(first: ChatMessage, reply: str, problem: str) -> tuple[ChatMessage, ...]:
+    """Return the messages that quote an unreadable reply back, and say what is wrong with it."""
+    return first, ChatMessage("assistant", reply[:MAX_QUOTED]), ChatMessage("user", problem)
+
+
+def unreadable(replies: Sequence[str]) -> dict[str, Any]:
+    """Return what an answer records of the replies that could not be read."""
+    return {UNREADABLE: [whole_text(reply[:_MAX_RECORDED]) for reply in replies]} if replies else {}
 
 
 def finished(future: Future[Any]) -> Any:

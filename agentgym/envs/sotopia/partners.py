@@ -7,34 +7,58 @@ are attested: a run records them, and its replay reads them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final, Protocol, Self
 
-from agentgym.core.hashing import content_id
-from agentgym.core.queries import AnswerKind
+from agentgym.core.hashing import canonical_json, content_id
+from agentgym.core.queries import UNREADABLE, AnswerKind
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
-from agentgym.envs.sotopia.actions import ACTION_TYPES, NOTHING, SocialAction
+from agentgym.envs.sotopia.actions import ACTION_TYPES, CALLS, NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.partners import PARTNERS_VERSION, ScriptedPartner
 from agentgym.envs.sotopia.builtin.temperaments import Temperament
 from agentgym.envs.sotopia.game import GameState
-from agentgym.envs.sotopia.modelcalls import ModelPart, begun, finished, unanswered
+from agentgym.envs.sotopia.modelcalls import (
+    ModelPart,
+    asked_again,
+    begun,
+    finished,
+    unanswered,
+    unreadable,
+)
 from agentgym.envs.sotopia.pages import goal, page, read_move, templates
 from agentgym.envs.sotopia.scenarios import Scenario, Side
+from agentgym.envs.sotopia.suite import TOOLS
 from agentgym.envs.sotopia.views import Detail
 from agentgym.errors import UsageError
+from agentgym.io.untrusted import loads_json, loads_toml
 from agentgym.prompts import load_template
 from agentgym.prompts.defusing import defused
 from agentgym.prompts.fields import PromptFields
+from agentgym.prompts.parsers import format_of
 from agentgym.prompts.rendering import render
+from agentgym.reading import read_text
+from agentgym.reading.plain import said_object
+from agentgym.reading.text import unfenced
+
+_CALLING = format_of("tool-calls").bound(TOOLS)
+_TOOL_NAMES = tuple(tool.name for tool in TOOLS)
 
 MAX_REPLY_LENGTH: Final = 4_096
 """Characters of a partner's action. A longer one is none."""
 
 
 def read_reply(answer: Any) -> SocialAction:
-    """Validate a partner's untrusted answer as an action."""
+    """Validate a partner's untrusted answer as an action.
+
+    It is an action string; or a table with replies that could not be read, and the action that came after.
+    """
+    if isinstance(answer, dict) and answer.get(UNREADABLE):
+        answer = answer.get("action", NOTHING.written)
     action = _read(answer) if isinstance(answer, str) else None
     if action is None:
         raise UsageError(f"a partner answers with an action such as speak[words], got {answer!r:.80}")
@@ -43,6 +67,72 @@ def read_reply(answer: Any) -> SocialAction:
 
 def _read(text: str) -> SocialAction | None:
     return read_move(text) if len(text) <= MAX_REPLY_LENGTH else None
+
+
+_MARKS = " \t>*`\"'“”.-"
+_MARKED = f"[{re.escape(_MARKS)}]{{0,16}}"
+_BEGIN = re.compile(
+    rf"^{_MARKED}(?:action[ \t]*:{_MARKED})?(?:(?P<name>speak|non-verbal|action)(?: communication)?[ \t]*\[|"
+    rf"(?P<bare>none|leave){_MARKED}$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BRACKET = re.compile(r"[\[\]]")
+
+
+def read_said(text: str) -> SocialAction | None:
+    r"""Return the action that a model's reply states; None where it states none, or two.
+
+    It may stand after a thought, in a code fence, quotes or bold, after ``Action:``, on the first line or the
+    last of several, be SOTOPIA's JSON at the end, or a tool call.
+
+    Example:
+        >>> read_said("<think>Hm.</think>**Speak[Good\nmorning!]**")
+        SocialAction(type='speak', argument='Good morning!')
+    """
+    reading = read_text(text, _TOOL_NAMES)
+    if reading.problem:
+        return None
+    if reading.calls:
+        called = set(_CALLING.parse(text).actions)
+        return read_move(called.pop()) if len(called) == 1 else None
+    said = unfenced(reading.text)
+    begun = list(_BEGIN.finditer(said))
+    if not begun:
+        return _object(text)
+    ends = [*(each.start() for each in begun[1:]), len(said)]
+    found = [_stated(said, each, end) for each, end in zip(begun, ends, strict=True)]
+    action, last = found[-1]
+    around = (said[: begun[0].start()], said[last:])
+    same = all(each == action for each, _ in found)
+    return action if same and not all(text.strip(_MARKS + "\n") for text in around) else None
+
+
+def _stated(text: str, begun: re.Match[str], end: int) -> tuple[SocialAction | None, int]:
+    """Return the action that begins at a match, and where it ends; none where its bracket is not closed."""
+    if begun["bare"]:
+        return read_move(begun["bare"].lower()), begun.end()
+    depth = 1
+    for bracket in _BRACKET.finditer(text, begun.end(), end):
+        depth += 1 if bracket[0] == "[" else -1
+        if depth == 0:  # what an action says ends with its line
+            line = text.find("\n", bracket.end(), end)
+            end = end if line < 0 else line
+            words = " ".join(text[begun.end() : end].rstrip(_MARKS).split())
+            return read_move(f"{begun['name'].lower()}[{words}") if words.endswith("]") else None, end
+    return None, end
+
+
+def _object(text: str) -> SocialAction | None:
+    try:
+        record = loads_json(said_object(text), "action", half_characters="kept")
+    except UsageError:
+        return None
+    kind = record.get("action_type") if isinstance(record, dict) else None
+    if not isinstance(kind, str):
+        return None
+    argument = record.get("argument")
+    kind = CALLS.get(kind.lower(), kind.lower())
+    return read_move(canonical_json({"action_type": kind, "argument": "" if argument is None else argument}))
 
 
 class Partner(Protocol):
@@ -99,6 +189,12 @@ class TemperamentPartner:
         return bool(said == computed)
 
 
+@cache
+def _repair() -> str:
+    file = files("agentgym.envs.sotopia").joinpath("prompts", "partner", "repair.toml")
+    return str(loads_toml(file.read_text(encoding="utf-8"), file.name)["text"])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartnerOptions:
     """Request options of a model that is the partner."""
@@ -114,8 +210,9 @@ class PartnerOptions:
 class ModelPartner:
     """A language model that plays the other side.
 
-    It is asked in the prompt that a learner is asked in, on the same view, in one message. What it answers is
-    recorded as text and read here: an answer that is no action that it may do is ``none``.
+    It is asked in the prompt that a learner is asked in, on the same view, in one message; `read_said` reads
+    its answer. One that is no action is quoted back once; if the next one is none either, the partner does
+    nothing in this turn, and what it said is recorded.
     """
 
     def __init__(
@@ -166,7 +263,7 @@ class ModelPartner:
         return [render(self._template, fields).text, sample if self.kind.sampled else 0]
 
     def submit(self, question: Any) -> Future[Any]:
-        """Ask; the result is an action string, ``none`` where the model gave no action."""
+        """Ask, twice at most; the result is an action string, or what `read_reply` takes beside it."""
         prompt, sample = question
         known = content_id(prompt)
         if known in self._begun:
@@ -180,19 +277,42 @@ class ModelPartner:
         )
         if self._opening:
             self._begun[known] = answer
-        self._model.ask(request).add_done_callback(lambda done: self._settle(answer, known, done))
+        self._model.ask(request).add_done_callback(
+            lambda done: self._settle(answer, known, request, [], done)
+        )
         return answer
 
-    def _settle(self, answer: Future[Any], known: str, done: Future[ChatReply]) -> None:
+    def _settle(
+        self,
+        answer: Future[Any],
+        known: str,
+        request: ChatRequest,
+        unread: list[str],
+        done: Future[ChatReply],
+    ) -> None:
         try:
-            answer.set_result(self._action(done.result().text))
+            reply = done.result().text
+            action = self._action(reply)
+            if action is not None:
+                answer.set_result({"action": action, **unreadable(unread)} if unread else action)
+            elif unread:
+                answer.set_result(unreadable([*unread, reply]))
+            else:
+                again = replace(request, messages=asked_again(request.messages[0], reply, _repair()))
+                self._model.ask(again).add_done_callback(
+                    lambda done: self._settle(answer, known, again, [reply], done)
+                )
         except Exception as error:  # noqa: BLE001 (whoever waits for the action gets it)
             self._begun.pop(known, None)
             answer.set_exception(unanswered(error, "the partner"))
 
-    def _action(self, text: str) -> str:
+    def _action(self, text: str) -> str | None:
+        """Return the action as it is recorded: as it was said, where a learner may say it so."""
         action = self._template.answer.parse(text).action
-        return action if _read(action) is not None else NOTHING.written
+        if _read(action) is not None:
+            return action
+        found = read_said(action or text)
+        return found.written if found is not None and _read(found.written) is not None else None
 
     def answer(self, questions: Sequence[Any]) -> list[Any]:
         """Ask all at once, and wait; an UnansweredError stands for an answer that cannot be had."""

@@ -110,6 +110,11 @@ def question_key(kind: AnswerKind, context: QueryContext) -> str:
     return sha256_json([kind.name, context.question, *place])
 
 
+def lost_key(key: str) -> str:
+    """Return what the unreadable replies to a question are recorded under, which is asked again."""
+    return sha256_json([key])
+
+
 class RecordedAnswers:
     """The answers of a run."""
 
@@ -192,6 +197,9 @@ class RecordingAnswers:
 
     def _recorded(self, kind: AnswerKind, key: str, value: Any) -> Any:
         before = self._book.find(self._env, kind, key)
+        if isinstance(value, UnansweredError):  # for people: nothing rests on it, and the question stays open
+            self._recorded(kind, lost_key(key), value.recorded)
+            return value
         if before is not None:
             return before.value  # to an equal question that was asked at the same time
         answer = RecordedAnswer(self._env, kind.name, key, loads_json(canonical_json(value), "answer"))
