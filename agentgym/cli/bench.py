@@ -145,6 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     for folder in folders:
         print_calls(folder, progress)
         _print_errors(folder, progress)
+        _print_unreadable(folder, progress)
         if not arguments.verify:
             console.print(str(folder), markup=False, soft_wrap=True)
     kept = arguments.out / "suites" / f"{played.name}.toml"
@@ -192,6 +193,17 @@ def _rank(
     elif arguments.verify:
         print_boards(*make_boards(found), console)
     return 0 if sound else 1
+
+
+def _print_unreadable(folder: Path, console: Console) -> None:
+    """Print the share of unreadable replies of each model, with the first one; nothing where none was."""
+    from agentgym.evaluation.log.stored_run import read_stored_run
+    from agentgym.evaluation.log.unreadable import unreadable_answers, unreadable_responses
+
+    run = read_stored_run(folder)
+    for each in (*unreadable_responses(run), *unreadable_answers(run)):
+        line = printable(f"{folder.name}: {each}")
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_errors(folder: Path, console: Console) -> None:

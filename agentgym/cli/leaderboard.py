@@ -132,7 +132,7 @@ def print_boards(boards: Sequence[Board], unranked: Sequence[Unranked], console:
     from agentgym.evaluation.board.tables import main_cells, notes, titles
 
     for board, title in zip(boards, titles(boards), strict=True):
-        head, lines = main_cells(board)
+        head, lines = main_cells(board, unread=True)
         table = Table(title=Text(printable(title)), title_justify="left")
         # turned, an agent a column: terminals are narrow, and agents fewer than environments
         for cell in (head[1], *(line[1] for line in lines)):

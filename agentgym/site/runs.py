@@ -18,6 +18,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.board.boards import Board
 from agentgym.evaluation.log.results import EvalLog, RunEndpoint
 from agentgym.evaluation.log.stored_run import StoredRun
+from agentgym.evaluation.log.unreadable import UnreadableShare, unreadable_answers, unreadable_responses
 from agentgym.evaluation.verify.box import Limits, boxed
 from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission, run_places
 from agentgym.io.provenance import Provenance
@@ -47,6 +48,8 @@ class ShownEpisodes:
     """Why they cannot."""
     prompt: list[tuple[str, str]]
     """Role and text of the messages that the model was sent first, as far as a transcript says."""
+    unreadable: tuple[UnreadableShare, ...] = ()
+    """What could not be read of the models' replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,9 @@ def _shown(
     prompt: list[tuple[str, str]] = []
     try:
         prompt = _first_prompt(run)
-        return ShownEpisodes(write_run(out, run, key=key, allow=allow), "", prompt)
+        films = write_run(out, run, key=key, allow=allow)
+        unread = (*unreadable_responses(run), *unreadable_answers(run))
+        return ShownEpisodes(films, "", prompt, unread)
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001  # whatever is in a run's files, the others have their pages
@@ -193,6 +198,7 @@ def run_page(
         "verdict": _verdict(each),
         "problems": () if each.verdict is None else each.verdict.problems,
         "prompt": page.shown.prompt,
+        "unreadable": page.shown.unreadable,
         "endpoints": [_endpoint(endpoint) for endpoint in run.endpoints],
         "training": training.get(run.agent.model.training_run),
     }

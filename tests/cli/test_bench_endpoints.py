@@ -169,6 +169,25 @@ def test_tables_show_what_an_endpoint_was_asked(cli, suite, tmp_path, server):
     assert ",endpoint_prompt_tokens," in page.with_suffix(".csv").read_text()
 
 
+def test_what_could_not_be_read_stands_beside_the_score_and_on_the_page_of_the_run(
+    cli, suite, tmp_path, server, monkeypatch
+):
+    monkeypatch.setattr(server, "rambles", True)
+    words = ("bench", suite, "--out", tmp_path / "runs", "--endpoint", server.url, "--model", "tiny")
+    code, out, err = cli(*words, "--no-probe", "--verify")
+    assert code == 0
+    (line,) = [line for line in err.splitlines() if "unreadable" in line]
+    assert ": Corridor: agent 100 % unreadable (" in line
+    assert line.endswith(' answers), first: "I would <b>go [2J right</b>."')
+    assert "], 100 % unreadable" in out
+    code, *_ = cli("site", "build", tmp_path / "runs", "--out", tmp_path / "site")
+    assert code == 0
+    pages = [path.read_text() for path in (tmp_path / "site").glob("run-*.html")]
+    (page,) = [page for page in pages if "unreadable" in page]
+    assert "Corridor: agent 100 % unreadable (" in page
+    assert "first: &#34;I would &lt;b&gt;go [2J right&lt;/b&gt;.&#34;</li>" in page
+
+
 def test_an_estimate_asks_nobody_and_writes_nothing(cli, suite, tmp_path, server):
     prices = tmp_path / "prices.toml"
     prices.write_text('[[price]]\nmodel = "tiny"\nsince = 2026-01-01\ninput = 2.0\noutput = 8.0\n')

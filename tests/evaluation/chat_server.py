@@ -39,6 +39,10 @@ class ChatServer(ThreadingHTTPServer):
         """The model that answers say they are of; empty for the one that was asked for."""
         self.mute = False
         """Whether ratings are words that nobody can read."""
+        self.mumbles = 0
+        """How often in a row a partner is not understood when it is asked for one answer."""
+        self.rambles = False
+        """Whether an agent's answers hold no action."""
         self._random = random.Random(0)
 
     @property
@@ -58,7 +62,11 @@ class ChatServer(ThreadingHTTPServer):
             return json.dumps(rated(body["response_format"]["json_schema"]["schema"], draw))
         if "speak[" in asked:
             said = "leave" if draw % 5 == 0 else f"speak[word {draw % 97}]"
-            return f"<think>draw {draw}</think><action>{said}</action>" if "<action>" in asked else said
+            if "<action>" in asked:
+                return f"<think>draw {draw}</think><action>{said}</action>"
+            return "Hm,\x1b[2J let me see." if len(body["messages"]) < 2 * self.mumbles else said
+        if self.rambles:
+            return "I would <b>go\x1b[2J right</b>."
         action = "right" if draw % 4 else "left"
         return f"<think>draw {draw}</think><action>{action}</action>"
 

@@ -7,16 +7,20 @@ from pathlib import Path
 import pytest
 
 from agentgym.core.hashing import canonical_json
+from agentgym.evaluation.board.boards import make_boards
+from agentgym.evaluation.board.tables import notes
 from agentgym.evaluation.log.endpoint_runs import EndpointSettings
 from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE
 from agentgym.evaluation.log.results import closed
 from agentgym.evaluation.log.runfiles import file_sha256, read_episodes, read_run, write_run
+from agentgym.evaluation.log.unreadable import unreadable_answers, unreadable_responses
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.play.estimate import estimate_suite
 from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.rejudging import judge_again
+from agentgym.evaluation.verify.submissions import Unranked, verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import ChatServer, serving
 
@@ -142,11 +146,61 @@ def test_episodes_without_a_rating_stay_and_are_played_again(root: Path, server:
         server.mute = False
     assert {episode.end_reason for episode in read_episodes(folder)} == {"env_error"}
     assert verify_run(folder).problems == ()
+    (lost,) = unreadable(folder)
+    assert lost == 'talk: judge 100 % unreadable (6 of 6 answers), first: "I would rather not say."'
     assert play(root) == folder
     episodes = read_episodes(folder)
     assert [episode.attempt for episode in episodes] == [1] * 6 + [2] * 6
     assert "env_error" not in {episode.end_reason for episode in episodes[6:]}
+    assert unreadable(folder) == []
+    assert len(file_lines(folder, "judge")) == 12  # what could not be read is kept
     assert verify_run(folder).problems == ()
+
+
+def unreadable(folder: Path) -> list[str]:
+    run = open_run(folder)
+    return [str(each) for each in (*unreadable_responses(run), *unreadable_answers(run))]
+
+
+def file_lines(folder: Path, who: str) -> list:
+    answers = map(json.loads, (folder / ANSWERS_FILE).read_text().splitlines())
+    return [answer["value"] for answer in answers if answer["kind"].startswith(who)]
+
+
+def test_a_run_whose_partner_is_not_understood_is_not_ranked(root: Path, server: ChatServer) -> None:
+    server.mumbles = 2
+    try:
+        folder = play(root)
+    finally:
+        server.mumbles = 0
+    said = file_lines(folder, "partner")
+    assert said
+    assert all(value == {"unreadable": ["Hm,\x1b[2J let me see."] * 2} for value in said)
+    assert verify_run(folder).problems == ()
+    opening, partner = unreadable(folder)
+    assert opening.startswith("talk: opening 100 % unreadable (3 of 3 answers), first: ")
+    assert partner.startswith(f"talk: partner 100 % unreadable ({len(said)} of {len(said)} answers)")
+    assert partner.endswith('first: "Hm, [2J let me see."')
+    (found,) = verify_below(root / "results")
+    assert isinstance(found, Unranked)
+    assert found.reason == f"unreadable: {opening}; at most 5 % may be"
+
+
+def test_a_partner_that_is_asked_again_is_shown_and_ranked(root: Path, server: ChatServer) -> None:
+    server.mumbles = 1
+    try:
+        folder = play(root)
+    finally:
+        server.mumbles = 0
+    assert verify_run(folder).problems == ()
+    (found,) = verify_below(root / "results")
+    ((board,), ()) = make_boards([found])
+    shown = ["".join(text for _, text in note) for note in notes(board)]
+    assert [f"{board.rows[0].name}: {line}." for line in unreadable(folder)] == [
+        note for note in shown if "unreadable" in note
+    ]
+    assert "partner 0 % unreadable (0 of" in unreadable(folder)[1]
+    assert "more asked again" in unreadable(folder)[1]
 
 
 def test_a_packed_run_verifies(folder: Path, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from agentgym.evaluation.board.statistics import (
 from agentgym.evaluation.log.judge_spread import JudgeSpread
 from agentgym.evaluation.log.recorded_answers import AnswerCheck, merged
 from agentgym.evaluation.log.results import EvalLog, EvalSpec, Excluded, RunEndpoint, RunEnv
+from agentgym.evaluation.log.unreadable import UnreadableShare
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.claims import (
     Claim,
@@ -81,6 +82,8 @@ class Row:
     spread: JudgeSpread | None = None
     """How far the judge's ratings of one transcript of its first run lie apart; None where nobody measured
     it."""
+    unreadable: tuple[UnreadableShare, ...] = ()
+    """What could not be read of the models that answered its runs' environments."""
 
     def judge_deviations(self, label: str) -> Mapping[str, float]:
         """Return the standard deviation of a judge's rating, by the name of what it moves."""
@@ -296,6 +299,7 @@ def _entry(claim: Claim, name: str, columns: Mapping[str, tuple[Measure, ...]]) 
         contested_by=claim.contested_by,
         endpoints=tuple({(e.url, e.model): e for entry in runs for e in entry.run.endpoints}.values()),
         spread=runs[0].spread,
+        unreadable=tuple(each for entry in runs for each in entry.unreadable),
     )
     return _Entry(row, episodes)
 

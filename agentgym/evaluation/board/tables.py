@@ -128,15 +128,18 @@ def _board_markdown(board: Board, title: str, published: Published, curves: Mapp
     return "\n".join(parts)
 
 
-def main_cells(board: Board) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the lines of a board's main table as text, best row first."""
+def main_cells(board: Board, *, unread: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the lines of a board's main table as text, best row first.
+
+    ``unread`` adds to scores the share of responses that could not be read, which another table has.
+    """
     iqm = has_iqm(board)
     head = ["Rank", "Agent", *(f"{env.env.label} ({unit(env)})" for env in board.envs)]
     head += ["Mean", *["IQM"] * iqm, "Gap", "Badge"]
     lines = []
     for row in board.rows:
         cells = [rank_cell(row, board.rows), _agent(row)]
-        cells += [score_cell(row, env) for env in board.envs]
+        cells += [score_cell(row, env) + _unread(row, env) * unread for env in board.envs]
         mean, middle, gap = (
             aggregate_cell(getattr(row.aggregate, name, None)) for name in ("mean", "iqm", "optimality_gap")
         )
@@ -209,6 +212,8 @@ def _row_notes(row: Row) -> list[Note]:
     if row.seeds > 1:
         several = f": {row.seeds} training seeds; ranked on their mean, paired by task."
         found.append([("code", row.name), ("", several)])
+    for each in row.unreadable:
+        found.append([("code", row.name), ("", ": "), ("text", str(each)), ("", ".")])
     for other in row.contested_by:
         contests: Note = [("", " is contested by result "), ("code", other[:12])]
         own = " of the same agent and training seed, which has other episodes: each is ranked by its own."
@@ -430,6 +435,12 @@ def score_cell(row: Row, env: RunEnv) -> str:
     """Return a row's score in an environment; a dash where it does not play it."""
     result = row.envs.get(env.env.label)
     return "-" if result is None else _score(result.score, env)
+
+
+def _unread(row: Row, env: RunEnv) -> str:
+    result = row.envs.get(env.env.label)
+    share = 0.0 if result is None else result.format_errors.value
+    return f", {100 * share:.0f} % unreadable" if share else ""
 
 
 def _percent(estimate: Estimate) -> str:

@@ -17,6 +17,7 @@ from agentgym.evaluation.log.judge_spread import JudgeSpread, read_spread
 from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample
 from agentgym.evaluation.log.runfiles import read_bytes
 from agentgym.evaluation.log.stored_run import StoredRun
+from agentgym.evaluation.log.unreadable import MAX_SHARE, UnreadableShare, unreadable_answers
 from agentgym.evaluation.suites.plan import columns
 from agentgym.evaluation.suites.suite import Suite, load_suite
 from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, open_run, origin_of
@@ -53,6 +54,8 @@ class Submission:
     """Origin of the run: only runs of one origin are training seeds of one row."""
     scale: str = ""
     """sha256 of what the suite file here says beside what is played: its floor, its oracle, its columns."""
+    unreadable: tuple[UnreadableShare, ...] = ()
+    """What could not be read of the models that answer its environments, each within `MAX_SHARE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class Unranked:
     """Name of the suite as the run states it; empty where it cannot be read."""
     reason: str
     """Begins with ``refused`` for what is wrong, ``claimed`` for what cannot be verified here, ``partial``
-    for what is not complete, `FAILED` for what the verifier itself failed at."""
+    for what is not complete, ``unreadable`` where a partner or judge was not understood, `FAILED` for what
+    the verifier itself failed at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,13 +245,18 @@ def _examine(
         shown = {env.label: columns(env) for env in run.suite.env if env.label in families}
         spread = read_spread(run.folder, log.request_id)
         unpinned = _unpinned(log)
+        unread = unreadable_answers(run)
     except UsageError as error:
         return unranked(f"claimed: {error}")
     if unpinned:
         return unranked(f"claimed: {unpinned}", verdict)
     if outside := _outside(log, run.results):
         return unranked(f"refused: {outside}", verdict)
-    found = Submission(log, run.results, verdict, families, shown, spread, origin, _scale(run.suite))
+    for each in unread:
+        if each.share > MAX_SHARE:
+            return unranked(f"unreadable: {each}; at most {100 * MAX_SHARE:.0f} % may be", verdict)
+    scale = _scale(run.suite)
+    found = Submission(log, run.results, verdict, families, shown, spread, origin, scale, tuple(unread))
     return Examined(path, found, run, verdict)
 
 
