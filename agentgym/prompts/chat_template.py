@@ -22,6 +22,7 @@ import jinja2
 from jinja2 import meta, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
+from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
@@ -174,7 +175,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
-    def __init__(self, turn: int):
+    def __init__(self, call: int):
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -182,7 +183,8 @@ class _Environment(ImmutableSandboxedEnvironment):
             optimized=False,  # or constant expressions would be computed while it is compiled
             finalize=_text,
         )
-        self._turn = turn
+        self._call = call
+        """What running a macro's body once costs at most, loops in it apart."""
         self.filters = {name: _metered(self.filters[name]) for name in _FILTERS & self.filters.keys()}
         self.filters |= {
             "join": _join,
@@ -205,17 +207,17 @@ class _Environment(ImmutableSandboxedEnvironment):
             "strftime_now": _now,
         }
 
-    def _turns(self, members: Iterable[Any]) -> _Turns:
+    def _turns(self, members: Iterable[Any], cost: int) -> _Turns:
         listed: list[Any] = []
         for member in members:
             listed.append(member)
             if len(listed) > _ITEMS:
                 raise TemplateLimitError(f"it loops over more than {_ITEMS:,} members")
         _pay(len(listed) // 8)
-        return _Turns(listed, self._turn)
+        return _Turns(listed, cost)
 
     def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _pay(self._turn)
+        _pay(self._call if isinstance(function, Macro) else 16)
         method = getattr(function, "__wrapped__", function)  # jinja wraps `str.format`
         if isinstance(method, BuiltinMethodType):
             owner = method.__self__
@@ -326,7 +328,8 @@ def _instrument(tree: nodes.Template) -> nodes.Template:
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             raise TemplateLimitError("it has a recursive loop")
-        loop.iter = _filtered(loop.iter, "metered turns")
+        cost = 16 + 4 * sum(1 for _ in loop.find_all(nodes.Node))
+        loop.iter = nodes.Filter(loop.iter, "metered turns", [nodes.Const(cost)], [], None, None)
     for concat in tree.find_all(nodes.Concat):
         concat.nodes = [_filtered(part, "text") for part in concat.nodes]
     for comparison in tree.find_all(nodes.Compare):
@@ -365,7 +368,7 @@ def _wrapped(value: Any) -> Any:
 
 @lru_cache(maxsize=16)
 def compile_template(source: str) -> jinja2.Template:
-    """Return a template, ready to be rendered by `render_chat`.
+    """Return a template, ready to be rendered by `render_conversation`.
 
     Raises:
         TemplateLimitError: it is too long, or loops in a way that is not bounded.
@@ -373,7 +376,7 @@ def compile_template(source: str) -> jinja2.Template:
     """
     if len(source) > MAX_TEMPLATE_SIZE:
         raise TemplateLimitError(f"it has more than {MAX_TEMPLATE_SIZE:,} characters")
-    environment = _Environment(turn=16 + len(source))
+    environment = _Environment(call=16 + len(source))
     code = environment.compile(_instrument(environment.parse(source)))
     return environment.template_class.from_code(environment, code, environment.make_globals(None))
 
@@ -429,7 +432,7 @@ _BARE = ChatSetup()
 
 def option_names(source: str) -> frozenset[str]:
     """Return the variables that a chat template reads and that are for whoever renders it to set."""
-    environment = _Environment(turn=1)
+    environment = _Environment(call=1)
     tree = environment.parse(source)
     # jinja also finds what is set in a branch; that is the template's own, unless it is read before
     found = meta.find_undeclared_variables(tree) - _set_before_read(tree)

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
+import jinja2
+
 from agentgym.core.tools import Tool
 from agentgym.core.types import Message
+from agentgym.errors import UsageError
 from agentgym.prompts.chat_template import ChatSetup, render_conversation
 from agentgym.prompts.chat_turns import render_next
 from agentgym.prompts.tool_trip import ToolTrip, round_trip
@@ -76,7 +79,13 @@ class ChatTokenizer:
         ids = self.encode_rendered(
             [message], lambda texts: render_next(source, texts[0], special, self.setup)
         )
-        return ids[1:] if ids[0] == last and last in tokenizer.all_special_ids else ids
+        return ids[1:] if ids[0] == last and self.ends_alone(last) else ids
+
+    def ends_alone(self, token: int) -> bool:
+        """Return whether a token is special, such as one that ends answers: no text spells it."""
+        tokenizer = self.tokenizer
+        added = tokenizer.added_tokens_decoder.get(token)
+        return token in tokenizer.all_special_ids or (added is not None and bool(added.special))
 
     def check_turns(self) -> None:
         """Refuse a chat template that writes no chat of several turns.
@@ -118,7 +127,13 @@ class ChatTokenizer:
 
     def _render(self, messages: Sequence[Message]) -> str:
         source = self.tokenizer.get_chat_template()
-        return render_conversation(source, messages, self.tokenizer.special_tokens_map, self.setup)
+        try:
+            return render_conversation(source, messages, self.tokenizer.special_tokens_map, self.setup)
+        except jinja2.TemplateError as error:
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UsageError(
+                f"the chat template does not write this chat ({reason}): use the context 'append'"
+            ) from error
 
     def tool_trip(self, tools: Sequence[Tool]) -> ToolTrip:
         """Return what comes back of the calls that the chat template writes of tools."""

@@ -72,7 +72,7 @@ class PromptWriter:
         `opening`.
         """
         ids = self._encoded(messages, None, calls)
-        ended = ids[0] == last and last in self.chat.tokenizer.all_special_ids
+        ended = ids[0] == last and self.chat.ends_alone(last)
         return tuple(ids[1:] if ended else ids)
 
     def answer(self, text: str, tools: Sequence[Mapping[str, Any]], prefix: str) -> ChatMessage:
