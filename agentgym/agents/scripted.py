@@ -73,7 +73,7 @@ def load_script(path: Path) -> dict[str, list[str]]:
     """Read a script; errors name the line."""
     try:
         with open_regular(path) as file:
-            lines = file.read().decode("utf-8").split("\n")
+            lines = file.read().decode("utf-8-sig").split("\n")
     except OSError as error:
         raise UsageError(f"cannot read the script {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

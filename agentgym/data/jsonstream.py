@@ -73,7 +73,7 @@ def _array(scanner: _Scanner) -> Iterator[tuple[str, Any]]:
 def _scanner(path: Path, watch: Watch) -> Iterator[_Scanner]:
     """Open a file; errors name the defect."""
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
+        with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
             scanner = _Scanner(file, path, watch)
             yield scanner
     except OSError as error:

@@ -8,6 +8,7 @@ which programs read differently, and halves of surrogate pairs, which no file ca
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import os
@@ -72,6 +73,26 @@ def read_file(path: Path, *, largest: int = MAX_FILE_SIZE, remedy: str = "get it
         raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error
 
 
+def read_text(path: Path, *, largest: int = MAX_FILE_SIZE, remedy: str = "get it again whole") -> str:
+    """Read a user's text, as `read_file`; the byte order mark that Windows puts before it is left out.
+
+    Args:
+        path: the file, in UTF-8.
+        largest: bytes that are read at most.
+        remedy: end of the message about a file that cannot be read.
+    """
+    try:
+        return read_file(path, largest=largest, remedy=remedy).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text (byte {error.start}); get it again whole") from error
+
+
+def skip_mark(file: BufferedReader) -> None:
+    """Go past the byte order mark with which a file may begin."""
+    if file.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        file.seek(len(codecs.BOM_UTF8))
+
+
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, or what a link to one names, to read its bytes; UsageError for anything else.
 
@@ -94,6 +115,7 @@ def read_lines(path: Path, remedy: str) -> Iterator[bytes]:
     """
     try:
         with open_regular(path) as file:
+            skip_mark(file)
             yield from iter(partial(file.readline, MAX_LINE), b"")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; {remedy}") from error
@@ -115,7 +137,7 @@ def read_json_records(path: Path, *, largest: int = MAX_FILE_SIZE) -> list[tuple
 
     Each comes with its place, ``FILE:LINE`` or ``FILE[NUMBER]``.
     """
-    raw = read_file(path, largest=largest, remedy="name a JSON file")
+    raw = read_file(path, largest=largest, remedy="name a JSON file").removeprefix(codecs.BOM_UTF8)
     if raw.lstrip().startswith(b"["):
         return [(f"{path}[{number}]", value) for number, value in enumerate(loads_json(raw, str(path)))]
     lines = enumerate(raw.split(b"\n"), start=1)
@@ -221,7 +243,7 @@ def read_toml_table(path: Path) -> dict[str, Any]:
     """Read a TOML file, as `loads_toml`."""
     raw = read_file(path, largest=MAX_TOML_SIZE, remedy="name a TOML file")
     try:
-        text = raw.decode("utf-8")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no TOML: not UTF-8 text (byte {error.start})") from error
     return loads_toml(text.replace("\r\n", "\n"), str(path))

@@ -160,7 +160,7 @@ def read_file(path: Path, where: str) -> str:
     """
     try:
         with open_regular(path) as file:
-            return file.read().decode("utf-8").replace("\r\n", "\n")
+            return file.read().decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise UsageError(f"cannot read {where}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -27,7 +27,16 @@ from agentgym.endpoint.ledger import read_ledger
 from agentgym.envs.alfworld.data.trials import GAME, Harvest, read_trials
 from agentgym.errors import UsageError
 from agentgym.io.records import read_toml
-from agentgym.io.untrusted import MAX_DEPTH, loads_json, loads_toml, read_json, read_json_records
+from agentgym.io.untrusted import (
+    MAX_DEPTH,
+    loads_json,
+    loads_toml,
+    read_json,
+    read_json_records,
+    read_lines,
+    read_text,
+    read_toml_table,
+)
 from agentgym.prompts.wording import read_file as read_wording
 from agentgym.retrieval.corpus.passages import adopt_passages
 from tests.pace import within
@@ -232,6 +241,19 @@ def test_records_are_an_array_or_lines_with_their_places(tmp_path):
         (f"{lines}:4", 5),
     ]
     assert read_json_records(array) == [(f"{array}[0]", {"a": 1}), (f"{array}[1]", 5)]
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n{"a": 2}', '[{"a": 1}, {"a": 2}]'])
+def test_a_byte_order_mark_is_no_part_of_a_file(text, tmp_path):
+    path = tmp_path / "a"
+    path.write_text(text, encoding="utf-8-sig")
+    assert [value for _, value in read_json_records(path)] == [{"a": 1}, {"a": 2}]
+    assert [value for _, value in read_records(path)] == [{"a": 1}, {"a": 2}]
+    assert read_text(path) == text
+    assert b"".join(read_lines(path, "")).decode() == text
+    path.write_text("a = 1", encoding="utf-8-sig")
+    assert read_toml_table(path) == {"a": 1}
+    assert load_script(path) == {"": ["a = 1"]}
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}\n{"a": NaN}', '{"a": 1}\n{"a": 1', '{"a": 1}\n' + "[" * 99])

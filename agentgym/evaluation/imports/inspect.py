@@ -13,7 +13,7 @@ from typing import Any
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, parse_episode
-from agentgym.io.untrusted import read_json
+from agentgym.io.untrusted import loads_json, read_text
 from agentgym.prompts.formats.calls import action_of_said
 from agentgym.reading import SaidCall, UnreadableError
 
@@ -51,7 +51,7 @@ def _log(path: Path) -> Mapping[str, Any]:
             f"{path} is a log in inspect_ai's packed form: "
             "write it as JSON with `inspect log convert LOG --to json --output-dir FOLDER`"
         )
-    log = read_json(path)
+    log = loads_json(read_text(path, remedy="name a JSON file"), str(path))
     if isinstance(log, dict) and log.get("version") == LOG_VERSION and isinstance(log.get("samples"), list):
         return log
     raise UsageError(f"{path} is no log of inspect_ai, version {LOG_VERSION}, with samples")

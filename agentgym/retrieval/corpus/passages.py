@@ -19,7 +19,7 @@ import numpy.typing as npt
 from agentgym.core.types import Passage
 from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.errors import UsageError
-from agentgym.io.untrusted import loads_json, open_regular
+from agentgym.io.untrusted import loads_json, open_regular, skip_mark
 from agentgym.retrieval.corpus.dialects import read_document
 from agentgym.retrieval.index import CorpusDigest
 
@@ -233,6 +233,7 @@ def adopt_passages(
     starts, sizes, ids = array("q"), array("I"), list[str]()
     try:
         with open_regular(published) as lines:
+            skip_mark(lines)
             while line := lines.readline(MAX_DOCUMENT_SIZE + 1):
                 if len(line) > MAX_DOCUMENT_SIZE:
                     raise UsageError(f"{published}, line {len(ids) + 1}: over {MAX_DOCUMENT_SIZE:,} bytes")

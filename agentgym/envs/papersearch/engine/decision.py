@@ -72,7 +72,7 @@ def read_prompt(path: Path) -> str:
     """Read a prompt of one's own, UTF-8 with the slots of `PROMPT`; blanks at its end are no part of it."""
     content = read_file(path, largest=MAX_PROMPT_SIZE, remedy="name the file of a selector's prompt")
     try:
-        return content.decode().rstrip()
+        return content.decode("utf-8-sig").rstrip()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8: save the selector's prompt as text") from error
 

@@ -31,7 +31,7 @@ def check_file(path: Path) -> int:
     space, and a blank line, which may be missing at the end. Errors name the line.
     """
     count = 0
-    with path.open(encoding="ascii", errors="replace", newline="") as file:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         numbered = enumerate((line.rstrip("\r\n") for line in file), start=1)
         for number, line in numbered:
             if not line:

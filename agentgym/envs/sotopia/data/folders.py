@@ -23,7 +23,7 @@ from agentgym.envs.sotopia.data.profiles import (
 )
 from agentgym.envs.sotopia.scenarios import Character, Scenario
 from agentgym.errors import MissingDataError, UsageError
-from agentgym.io.untrusted import read_json, read_json_records
+from agentgym.io.untrusted import loads_json, read_json_records, read_text
 
 T = TypeVar("T")
 
@@ -223,7 +223,7 @@ def _fail_unknown(where: str, id: str, stem: str) -> NoReturn:
 
 
 def _read_numbers(file: Path) -> list[int]:
-    numbers = read_json(file)
+    numbers = loads_json(read_text(file), str(file))
     if (
         not isinstance(numbers, list)
         or not all(is_whole(number) and number >= 0 for number in numbers)
