@@ -120,6 +120,17 @@ def test_a_log_becomes_a_run_that_verifies_and_a_row_that_says_whose_it_was(run_
     assert "imported: A et al. 2026" in (tmp_path / "LEADERBOARD.md").read_text()
 
 
+def test_a_byte_order_mark_is_no_part_of_a_log(run_import, alfworld):
+    logs = {
+        "jsonl": as_jsonl(alfworld),
+        "inspect": as_inspect(alfworld, FEW_GAMES, "valid_seen"),
+        "react": as_react(alfworld),
+    }
+    for dialect, text in logs.items():
+        code, shown, _ = run_import(dialect, "\ufeff" + text, *ENVS["alfworld"])
+        assert code == 0, shown
+
+
 def changed(step: int, key: str, value: object):
     def change(episode: dict) -> None:
         place = episode if step == 0 else episode["steps"][step - 1]
@@ -198,6 +209,39 @@ def test_transcripts_of_react_are_read_without_their_thoughts(run_import, alfwor
     steps = sum(len(episode["steps"]) for episode in alfworld)
     assert (report["episodes"], report["steps"]) == (3, steps)
     assert report["compared"] == {"observation": steps + 3, "success": 3}
+
+
+THOUGHTS = (
+    "Thought: now I do it.",
+    "Think: now I do it.",
+    "THOUGHT: now I do it.",
+    "think: now I do it.",
+    "Thought 3: now I do it.",
+    "think[now I do it]",
+    "Thought: now I do it.\nThe room has a shelf.",
+    "Thought:\nnow I do it.\n",
+)
+
+
+@pytest.mark.parametrize("thought", THOUGHTS)
+def test_thoughts_on_lines_of_their_own_are_no_observations(run_import, alfworld, thought):
+    def transcript(log: list) -> str:
+        lines = []
+        for episode in log:
+            lines += [*episode["observation"].split("\n\n")[1:], ""]
+            for step in episode["steps"]:
+                lines += [thought, f"Action: {step['action']}", f"Observation: {step['observation']}"]
+            lines += [thought, "-" * 12, ""]
+        return "\n".join(lines)
+
+    steps = sum(len(episode["steps"]) for episode in alfworld)
+    for text in (transcript(alfworld), transcript(alfworld).replace("Action: ", "Action:\n")):
+        code, shown, report = run_import("react", text, *ENVS["alfworld"])
+        assert (code, report["episodes"], report["compared"]) == (0, 3, {"observation": steps + 3}), shown
+    log = copy.deepcopy(alfworld)
+    log[1]["steps"][2]["observation"] = "On the shelf 1, you see a unicorn 1."
+    code, _, report = run_import("react", transcript(log), *ENVS["alfworld"])
+    assert (code, [(m["step"], m["quantity"]) for m in report["mismatches"]]) == (1, [(3, "observation")])
 
 
 def test_a_room_that_is_looked_at_begins_no_episode(run_import, alfworld):

@@ -2,7 +2,8 @@
 
 ALFWorld: the first observation, then ``> ACTION`` and what it says, or ``Act 1: ...`` and ``Obs 1: ...``;
 WebShop: ``Action: ...`` and ``Observation: ...``. A notebook (``.ipynb``) is read by what its cells print.
-Thoughts are no actions of the environment and are not played.
+Thoughts are no actions of the environment and are not played, whether they stand where actions do or on lines
+of their own (``Thought: ...``), which end with the next action or observation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, LoggedStep, one_line, same_text
-from agentgym.io.untrusted import loads_json, read_file
+from agentgym.io.untrusted import loads_json, read_text
 
 _WELCOME = "-= "
 _ROOMS = ("You are in the middle of a room.", "You stand in a ")
@@ -30,17 +31,18 @@ _END = re.compile(
     r"STATUS: (OK|FAIL)|\d+ r (\w+) rs .*|\d+ [0-9.]+ [0-9.]+ [0-9.]+|-{5,}|#####|Environment #.*"
 )
 _SCORE = re.compile(r"Your score \(min 0\.0, max 1\.0\): ([0-9.]{1,40})")
-_THOUGHT = re.compile(r"think\b", re.IGNORECASE)
+_THINKING = re.compile(r"(?:think|thought)\b", re.IGNORECASE)
+"""An action that is a thought."""
+_THOUGHT = re.compile(r"(?:think|thought)(?: \d{1,6})?(?::|\[)", re.IGNORECASE)
+"""A line that begins a thought."""
 _PIECES = re.compile(r"[\[\]\n]| \[SEP\] ")
 
 
 def read(path: Path, tools: Sequence[Tool]) -> tuple[LoggedEpisode, ...]:
     """Read a transcript, or a notebook's printed output; UsageError where it holds no episode."""
-    raw = read_file(path, remedy="name a transcript or a notebook")
-    try:
-        text = _printed(loads_json(raw, str(path)), path) if path.suffix == ".ipynb" else raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not UTF-8 text (byte {error.start}); get it again whole") from error
+    text = read_text(path, remedy="name a transcript or a notebook")
+    if path.suffix == ".ipynb":
+        text = _printed(loads_json(text, str(path)), path)
     episodes = tuple(_episodes(text, path))
     if not episodes:
         raise UsageError(f"{path}: no episode: one begins with {_ROOMS[0]!r} or {_RESET!r}")
@@ -110,14 +112,22 @@ def _episode(block: Sequence[tuple[int, str]], game: str, path: Path) -> Iterato
         return
     seen: list[str] = []
     turns: list[tuple[str, list[str]]] = []
+    thinking = named = False
     for _, line in block:
-        action = _ACTION.match(line)
-        if action and line != _RESET:
+        if line == _RESET:
+            continue
+        action, shown = _ACTION.match(line), _OBSERVATION.match(line)
+        thinking = bool(_THOUGHT.match(line)) or (thinking and not action and not shown)
+        if named and not (action or shown or thinking):  # AgentGym's actions have a line of their own
+            turns[-1] = (line.strip(), [])
+        elif action:
             turns.append((action[1].strip(), []))
-        elif line != _RESET:
-            shown = _OBSERVATION.match(line)
+        elif not thinking:
             (turns[-1][1] if turns else seen).append(shown[1] if shown else line)
-    steps = [_step(action, "\n".join(lines).strip()) for action, lines in turns if not _THOUGHT.match(action)]
+        named = line == "Action:"
+    steps = [
+        _step(action, "\n".join(lines).strip()) for action, lines in turns if not _THINKING.match(action)
+    ]
     if seen and steps:
         yield LoggedEpisode(f"{path}:{block[0][0]}", tuple(steps), game, "\n".join(seen).strip())
 
