@@ -12,6 +12,7 @@ from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion, SubQuestion
 from agentgym.envs.multihop.data.questionstore import QuestionStoreWriter, open_store
 from agentgym.envs.multihop.data.records import join_sentences
+from agentgym.envs.multihop.env import HotpotQAEnv
 from agentgym.envs.multihop.scoring import Evidence
 from agentgym.envs.multihop.sources import HOTPOTQA, MUSIQUE, SEARCHQA, SOURCES, TWOWIKI
 from agentgym.errors import MissingDataError, UsageError
@@ -257,6 +258,54 @@ def test_any_file_of_golden_answers_can_be_named(copy):
     copies.write(copy / "mine.jsonl", [copies.flashrag(answers=[])])
     with pytest.raises(UsageError, match=r"mine\.jsonl:1: field 'golden_answers': is empty"):
         open_questions(str(copy / "mine.jsonl"))
+
+
+# ---- rows and titles as they are found elsewhere -----------------------------------------------------
+
+
+def columns(record):
+    """Return a question as Hugging Face's rows have it."""
+    names = {"context": ("title", "sentences"), "supporting_facts": ("title", "sent_id")}
+    tables = {
+        key: {name: [row[place] for row in record[key]] for place, name in enumerate(names[key])}
+        for key in names
+    }
+    row = {**record, **tables, "id": record["_id"]}
+    del row["_id"]
+    return row
+
+
+@pytest.mark.parametrize("name", ["validation.jsonl", "train.jsonl", "rows.json", DEV])
+def test_rows_of_hugging_face_are_read(copy, name):
+    records = [copies.hotpot(), copies.hotpot("h2", question="Who?")]
+    copies.write(copy / "theirs" / DEV, records)
+    copies.write(copy / "ours" / name, [columns(record) for record in records])
+    split = {"validation.jsonl": "valid", "train.jsonl": "train", DEV: "dev"}.get(name, "test")
+    expected, found = open_questions(str(copy / "theirs")), open_questions(str(copy / "ours" / name))
+    assert list(found.questions(split)) == list(expected.questions("dev"))
+    bad = columns(copies.hotpot())
+    bad["supporting_facts"]["sent_id"].pop()
+    copies.write(copy / "ours" / name, [bad])
+    with pytest.raises(UsageError, match="'supporting_facts': has columns of different lengths"):
+        open_questions(str(copy / "ours" / name))
+
+
+@pytest.mark.parametrize(("in_fact", "in_context"), [("A &amp; B", "A & B"), ("Cafe\u0301", "Caf\u00e9")])
+def test_a_title_in_another_form_names_the_same_passage(copy, in_fact, in_context):
+    for one, other in ((in_fact, in_context), (in_context, in_fact)):
+        facts = [[one, 0], ["Ulm Vale", 1]]
+        context = [copies.LIND, [other, ["A sentence."]], copies.VALE]
+        copies.write(copy / DEV, [copies.hotpot(supporting_facts=facts, context=context)])
+        (question,) = open_questions(str(copy / DEV)).questions("dev")
+        assert (question.supporting, question.facts[0]) == ((1, 2), (other, 0))
+
+
+def test_a_fact_that_no_passage_holds_is_not_supported(copy):
+    copies.write(copy / DEV, [copies.hotpot(supporting_facts=[["Ada Moor", 1], ["Nowhere", 0]])])
+    env = HotpotQAEnv(dataset=str(copy / DEV), split="dev", corpus="own", max_steps=4)
+    env.reset(seed=0)
+    env.step("search[Ada Moor]")
+    assert env.measures()["support"] == 0.5
 
 
 # ---- what is where -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from agentgym.core.types import Passage
 from agentgym.data.directory import data_directory
 from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.envs.multihop.data.importer import open_questions
-from agentgym.envs.multihop.data.questions import StoredQuestion
+from agentgym.envs.multihop.data.questions import StoredQuestion, plain_title
 from agentgym.envs.multihop.search import check_search, open_search_index
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore, documents
@@ -61,13 +61,21 @@ class Corpus:
         """Return the supporting passages that were not found, or their titles where the corpus is another."""
         if self.name != "fullwiki":
             return [self.passage(number) for number in question.supporting if number not in found]
-        titles = {self.passage(number).title for number in found}
-        return [title for title in dict.fromkeys(title for title, _ in question.facts) if title not in titles]
+        titles = {plain_title(self.passage(number).title) for number in found}
+        named = dict.fromkeys(title for title, _ in question.facts)
+        return [title for title in named if plain_title(title) not in titles]
 
     def support(self, question: StoredQuestion, found: Sequence[int]) -> float:
-        """Return the share of a question's supporting passages that were found; 1 where it names none."""
-        facts = question.supporting if self.name != "fullwiki" else question.gold_titles
-        return 1 - len(self.missing(question, found)) / len(facts) if facts else 1.0
+        """Return the share of a question's supporting passages that were found; 1 where it names none.
+
+        A title that facts name and none of the question's passages has counts as not found.
+        """
+        named, missing = len(question.gold_titles), len(self.missing(question, found))
+        if self.name != "fullwiki":
+            held = {plain_title(self.passage(number).title) for number in question.supporting}
+            absent = len({plain_title(title) for title in question.gold_titles} - held)
+            named, missing = len(question.supporting) + absent, missing + absent
+        return 1 - missing / named if named else 1.0
 
 
 class OwnSearch:

@@ -20,7 +20,9 @@ from agentgym.envs.multihop.data.layouts import (
     MUSIQUE_FILES,
     PARSERS,
     SEARCHQA_FILES,
+    SPLIT_ORDER,
     TWOWIKI_FILES,
+    FileRole,
     FileRule,
     SetFile,
     SetFiles,
@@ -159,8 +161,8 @@ def open_questions(dataset: str) -> QuestionStore:
 
     ``dataset``: ``"SOURCE/SET"`` in the data directory, such as ``"hotpotqa/distractor"``,
     ``"twowiki/official"``, ``"musique/ans"`` or ``"searchqa/nq"``, and ``"hotpotqa/sample"`` and so on where
-    the folder holds a sample; or the path of a store, of a file of lines in FlashRAG's form, or of a folder
-    that holds one set.
+    the folder holds a sample; or the path of a store, of a folder that holds one set, or of a file: of any
+    name where its records are in the form of HotpotQA, MuSiQue or FlashRAG.
     """
     source = _source_of(dataset)
     if source is None:
@@ -201,9 +203,13 @@ def _open_path(path: Path) -> QuestionStore:
         for source, rules in RULES.items()
         for files in group_files(rules, find_files(rules, path)).values()
     ]
-    if path.is_file() and not found:
-        split = path.stem if path.stem in ("train", "dev", "valid", "test") else "test"
-        return _open_files(SetFiles(path.stem, (SetFile(path, "flashrag", split),)), "file")
+    if path.is_file():
+        named: FileRole = next((file.role for _, files in found for file in files.files), "flashrag")
+        role = _role_within(path, named)
+        if not found or role != named:
+            split = {"validation": "valid"}.get(path.stem, path.stem)
+            split = split if split in SPLIT_ORDER else "test"
+            return _open_files(SetFiles(path.stem, (SetFile(path, role, split),)), "file")
     distinct = {files.paths: (source, files) for source, files in found}
     if len(distinct) != 1:
         names = ", ".join(sorted({files.name for _, files in found}))
@@ -213,6 +219,14 @@ def _open_path(path: Path) -> QuestionStore:
         )
     source, files = next(iter(distinct.values()))
     return _open_files(files, source)
+
+
+def _role_within(path: Path, named: FileRole) -> FileRole:
+    """Return the role of a file by its first record, where a name such as ``train.jsonl`` tells little."""
+    if named not in ("flashrag", "sample", "bare"):
+        return named
+    _, first = next(read_records(path), ("", {}))
+    return "hotpot" if "context" in first else "musique" if "paragraphs" in first else named
 
 
 def _open_files(files: SetFiles, source: str) -> QuestionStore:

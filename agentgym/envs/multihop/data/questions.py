@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -78,6 +80,16 @@ class StoredQuestion(NamedTuple):
             tuple(Evidence(tuple(heads), relation, tuple(tails)) for heads, relation, tails in evidences),
             tuple(SubQuestion(*hop) for hop in decomposition),
         )
+
+
+def plain_title(title: str) -> str:
+    """Return the one form of a title that data sets write in several: composed, with its signs themselves.
+
+    Example:
+        >>> plain_title("Simon &amp; Garfunkel"), plain_title("Cafe" + chr(0x301))
+        ('Simon & Garfunkel', 'Café')
+    """
+    return unicodedata.normalize("NFC", html.unescape(title))
 
 
 def question_id(

@@ -3,6 +3,8 @@
 * HotpotQA and 2WikiMultihopQA: ``_id, question, answer, type, context: [[title, [sentence, ...]], ...],
   supporting_facts: [[title, sentence number], ...]``; HotpotQA has ``level``, 2WikiMultihopQA ``evidences``
   and, since December 2020, ``evidences_id`` and ``answer_id``, whose names are in ``id_aliases.json``.
+  Rows of Hugging Face have ``id``, ``context: {title: [...], sentences: [...]}`` and
+  ``supporting_facts: {title: [...], sent_id: [...]}``.
 * MuSiQue: ``id, question, answer, answer_aliases, answerable, question_decomposition, paragraphs: [{idx,
   title, paragraph_text, is_supporting}, ...]``.
 * samples: ``id, question, answer, aliases, type, level, supporting_facts, decomposition, answerable,
@@ -17,9 +19,10 @@ Test sets have no answers; their passages count in the union all the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from agentgym.data.jsonfields import Fields, shown
+from agentgym.envs.multihop.data.questions import plain_title
 from agentgym.envs.multihop.scoring import Evidence
 
 MAX_PASSAGES = 1_000
@@ -80,11 +83,11 @@ def parse_hotpot(record: object, where: str, aliases: Aliases) -> FoundQuestion:
     fields = Fields(record, where)
     passages = tuple(_context(fields))
     answered = fields.optional("answer") is not None
-    facts = _facts(fields) if answered else ()
+    facts = _with_titles_of(passages, _facts(fields)) if answered else ()
     titles = {title for title, _ in facts}
     answer = fields.text("answer") if answered else None
     return FoundQuestion(
-        source_id=_name(fields, "_id"),
+        source_id=_name(fields, "_id" if fields.optional("id") is None else "id"),
         question=fields.text("question"),
         answer=answer,
         aliases=_names(fields, answer, aliases),
@@ -208,7 +211,7 @@ def join_sentences(sentences: Sequence[str]) -> tuple[str, list[int]]:
 
 def _context(fields: Fields) -> list[FoundPassage]:
     passages = []
-    for each in _few(fields, "context", fields.items("context")):
+    for each in _few(fields, "context", _rows(fields, "context", "title", "sentences")):
         match each:
             case [str(title), [*sentences]] if all(isinstance(sentence, str) for sentence in sentences):
                 passages.append(FoundPassage(_one_line(title), tuple(sentences)))
@@ -219,7 +222,7 @@ def _context(fields: Fields) -> list[FoundPassage]:
 
 def _facts(fields: Fields) -> tuple[tuple[str, int], ...]:
     facts = []
-    for each in fields.items("supporting_facts"):
+    for each in _rows(fields, "supporting_facts", "title", "sent_id"):
         match each:
             case [str(title), int(sentence)]:
                 facts.append((_one_line(title), sentence))
@@ -231,9 +234,34 @@ def _facts(fields: Fields) -> tuple[tuple[str, int], ...]:
 def _fact_columns(about: Fields) -> tuple[tuple[str, int], ...]:
     match about.optional("supporting_facts"):
         case {"title": [*titles], "sent_id": [*sentences]} if len(titles) == len(sentences):
-            facts = [[title, sentence] for title, sentence in zip(titles, sentences, strict=True)]
-            return _facts(Fields({"supporting_facts": facts}, about.where))
+            return _facts(about)
     return ()
+
+
+def _rows(fields: Fields, name: str, *columns: str) -> list[Any]:
+    """Return the rows of a list, or of the table of columns that may stand for it."""
+    match fields.get(name):
+        case dict(table) if table.keys() >= set(columns):
+            lists = Fields(table, f"{fields.where}: field {name!r}")
+            found = [lists.items(column) for column in columns]
+            if len({len(column) for column in found}) > 1:
+                fields.fail(name, f"has columns of different lengths: {shown(table)}")
+            return [list(row) for row in zip(*found, strict=True)]
+    return fields.items(name)
+
+
+def _with_titles_of(
+    passages: Sequence[FoundPassage], facts: Sequence[tuple[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    """Return facts with the titles of the passages that they name, where these are written differently."""
+    titles = {passage.title for passage in passages}
+    plain = {plain_title(title): title for title in titles}
+    return tuple(
+        dict.fromkeys(
+            (title if title in titles else plain.get(plain_title(title), title), number)
+            for title, number in facts
+        )
+    )
 
 
 def _names(fields: Fields, answer: str | None, aliases: Aliases) -> tuple[str, ...]:
