@@ -211,16 +211,21 @@ def open_unchanged(path: Path, holds: str, kind: Callable[..., Opened], **option
 
     ``holds``: what is in the file, for messages.
     """
+    opened: Opened = _opened(kind, path, stamp_of(path, holds), **options)
+    return opened
+
+
+def stamp_of(path: Path, holds: str) -> tuple[int, ...]:
+    """Return what tells a file from another at its path: size, time of change, and inode."""
     try:
         status = path.stat()
     except OSError as error:
         raise UsageError(f"cannot open the {holds} {path}: {error.strerror}") from error
-    opened: Opened = _opened(kind, path, status.st_size, status.st_mtime_ns, **options)
-    return opened
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 @lru_cache(maxsize=32)
-def _opened(kind: Callable[..., Any], path: Path, size: int, changed: int, **options: Any) -> Any:
+def _opened(kind: Callable[..., Any], path: Path, stamp: tuple[int, ...], **options: Any) -> Any:
     return kind(path, **options)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from agentgym.cli import main
 from agentgym.core.options import options_of
-from agentgym.envs.webshop.source import load_world
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.evaluation.board.boards import make_boards
 from agentgym.evaluation.log.runfiles import read_run
@@ -211,8 +210,7 @@ def test_what_is_missing_is_one_line(words, message, capsys):
 
 @pytest.fixture
 def no_data(tmp_path, monkeypatch):
-    """An empty data directory; a shop that another test has opened is forgotten."""
-    load_world.cache_clear()
+    """An empty data directory."""
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path / "nothing"))
 
 

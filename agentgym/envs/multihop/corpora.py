@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 from agentgym.core.queries import AnswerKind, QueryBackend
 from agentgym.core.types import Passage
 from agentgym.data.directory import data_directory
+from agentgym.data.recordfile import open_unchanged
 from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion, plain_title
@@ -111,7 +112,7 @@ class OwnSearch:
 def open_corpus(
     dataset: str, family: str, corpus: CorpusName, search: str, encoder: str | None, device: str = "auto"
 ) -> Corpus:
-    """Return a corpus; the same object for the same arguments.
+    """Return a corpus; the same object for the same arguments, while the data stays.
 
     ``dataset``: ``builtin``, or as `open_questions` takes it; ``corpus``: ``union``, ``own`` or ``fullwiki``,
     which is in the family's folder of the data directory; ``device`` as `find_device` takes it.
@@ -120,14 +121,14 @@ def open_corpus(
     check_device(device)
     if corpus == "own" and search != "bm25":
         raise UsageError(f"a question's own passages are searched by bm25: leave out search={search!r:.60}")
-    return _open_corpus(dataset, family, corpus, search, encoder, device)
+    store: Any = _store(dataset, family) if corpus == "fullwiki" else _union(dataset)
+    return _over(store, dataset, corpus, search, encoder, device)
 
 
 @lru_cache(maxsize=8)
-def _open_corpus(
-    dataset: str, family: str, corpus: CorpusName, search: str, encoder: str | None, device: str
+def _over(
+    store: PassageStore, dataset: str, corpus: CorpusName, search: str, encoder: str | None, device: str
 ) -> Corpus:
-    store = _store(dataset, family) if corpus == "fullwiki" else _union(dataset)
     if corpus == "own":
         return Corpus(corpus, None, store)
     if dataset == BUILTIN and search == "bm25":
@@ -151,4 +152,4 @@ def _store(dataset: str, family: str) -> PassageStore:
     path = data_directory() / family / "fullwiki" / PASSAGES
     if not path.exists():
         raise MissingDataError(f"no passages at {path}: put those of `make index` for the corpus there")
-    return PassageFile(path)
+    return open_unchanged(path, "passages", PassageFile)

@@ -20,6 +20,7 @@ from agentgym.envs.multihop.candidates import candidate_actions
 from agentgym.envs.multihop.corpora import BUILTIN, Corpus, CorpusName, open_corpus
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion
+from agentgym.envs.multihop.data.questionstore import QuestionStore
 from agentgym.envs.multihop.forms import (
     FORMS,
     NO_CALL,
@@ -337,14 +338,21 @@ class SearchQAEnv(MultihopEnv):
     rule: AnswerRule = "squad"
 
 
-@lru_cache(maxsize=16)
 def _open_tasks(family: str, dataset: str, split: str, corpus: Corpus, k: int) -> TaskSet:
     """Return the questions of a split, with all that their scores depend on in the manifest."""
+    store = None if dataset == BUILTIN else open_questions(dataset)
+    return _tasks_of(store, family, dataset, split, corpus, k)
+
+
+@lru_cache(maxsize=16)
+def _tasks_of(
+    store: QuestionStore | None, family: str, dataset: str, split: str, corpus: Corpus, k: int
+) -> TaskSet:
     made: TaskSet
-    if dataset == BUILTIN:
+    if store is None:
         made = copy(builtin_questions(family, split))
     else:
-        made = StoredQuestions(open_questions(dataset), split, suite=family, dataset=dataset)
+        made = StoredQuestions(store, split, suite=family, dataset=dataset)
     made.manifest = {**made.manifest, **corpus.manifest, "k": k}
     return made
 

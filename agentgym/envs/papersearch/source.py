@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, get_args
 from agentgym.core.hashing import sha256_json
 from agentgym.core.options import check_choice
 from agentgym.core.tasks import TaskSet
-from agentgym.data.directory import data_directory
 from agentgym.envs.papersearch.builtin.graph import BUILTIN, builtin_graph
 from agentgym.envs.papersearch.builtin.queries import builtin_topics
 from agentgym.envs.papersearch.data.corpus import PaperCorpus, corpus_in_memory
 from agentgym.envs.papersearch.data.fields import LATEST, last_day, read_date
-from agentgym.envs.papersearch.data.importer import open_set
+from agentgym.envs.papersearch.data.importer import QuerySet, open_set
 from agentgym.envs.papersearch.engine.decision import PROMPT, DecisionSelector, LocalJudge, read_prompt
 from agentgym.envs.papersearch.engine.search import ENCODER, VectorEngine, open_search
 from agentgym.envs.papersearch.engine.selectors import GoldSelector, LexicalSelector, Selector
@@ -108,27 +107,40 @@ def _pinned(tasks: TaskSet, parts: tuple[tuple[str, Any], ...]) -> TaskSet:
 def load_world(
     dataset: str, search: str = "bm25", encoder: str | None = None, device: str = "auto"
 ) -> PaperWorld:
-    """Return the world of a data set; the same object for the same arguments and data directory.
+    """Return the world of a data set; the same object for the same arguments, while the data stays.
 
     ``dataset``: ``"builtin"``, or as `open_set` takes it; other arguments as `open_search`.
     """
-    return _load_world(dataset, search, encoder, device, data_directory())
+    data = _builtin_set() if dataset == BUILTIN else open_set(dataset)
+    return _world_of(data.corpus, tuple(data.files.items()), dataset, search, encoder, device)
+
+
+@lru_cache(maxsize=1)
+def _builtin_set() -> QuerySet:
+    return QuerySet(corpus_in_memory(builtin_graph().papers), {})
 
 
 @lru_cache(maxsize=8)
-def _load_world(dataset: str, search: str, encoder: str | None, device: str, directory: Path) -> PaperWorld:
-    corpus, topics = _open_data(dataset, directory)
+def _world_of(
+    corpus: PaperCorpus,
+    files: tuple[tuple[str, Path], ...],
+    dataset: str,
+    search: str,
+    encoder: str | None,
+    device: str,
+) -> PaperWorld:
+    topics = _topics_of(corpus, files, dataset)
     return PaperWorld(dataset, corpus, open_search(corpus, search, encoder, device), topics)
 
 
 @lru_cache(maxsize=8)
-def _open_data(dataset: str, directory: Path) -> tuple[PaperCorpus, Callable[[str], TaskSet]]:
-    """Return papers and tasks, which all searches over them share."""
+def _topics_of(
+    corpus: PaperCorpus, files: tuple[tuple[str, Path], ...], dataset: str
+) -> Callable[[str], TaskSet]:
+    """Return the tasks, which all searches over a corpus share."""
     if dataset == BUILTIN:
-        return corpus_in_memory(builtin_graph().papers), builtin_topics
-    data = open_set(dataset)
-    named = file_topics(data.files, dataset) if data.files else reference_topics(data.corpus, dataset)
-    return data.corpus, named
+        return builtin_topics
+    return file_topics(dict(files), dataset) if files else reference_topics(corpus, dataset)
 
 
 def make_selector(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from agentgym.core.tasks import ListTaskSet, Task, TaskSet, check_split, split_of
+from agentgym.data.recordfile import open_unchanged
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.data.fields import last_day, plain_id
 from agentgym.envs.papersearch.data.readers import read_topics
@@ -31,16 +32,19 @@ class TopicSet(ListTaskSet):
         super().verify()
 
 
-def file_topics(files: dict[str, Path], name: str) -> Callable[[str], TaskSet]:
+def file_topics(files: Mapping[str, Path], name: str) -> Callable[[str], TaskSet]:
     """Return the reader of a split's queries, from files by split."""
 
-    @lru_cache
     def topics(split: str) -> TaskSet:
         check_split(split, files)
-        tasks = [Task(topic.id, topic, source) for source, topic in read_topics(files[split])]
-        return TopicSet(split, tasks, dataset=name, suite=SUITE.name)
+        return open_unchanged(files[split], "queries", _file_topics, split=split, name=name)
 
     return topics
+
+
+def _file_topics(path: Path, split: str, name: str) -> TaskSet:
+    tasks = [Task(topic.id, topic, source) for source, topic in read_topics(path)]
+    return TopicSet(split, tasks, dataset=name, suite=SUITE.name)
 
 
 def reference_topics(corpus: PaperCorpus, name: str) -> Callable[[str], TaskSet]:

@@ -37,25 +37,29 @@ def open_world(
     return dataset
 
 
-@lru_cache(maxsize=4)
 def load_world(
     dataset: str, *, tagger: str, search: SearchEngine = "bm25", special_queries: bool = False
 ) -> ShopWorld:
-    """Return the world of a data set; the same object for the same arguments.
+    """Return the world of a data set; the same object for the same arguments, while the data stays.
 
     ``dataset``: ``"builtin"``, ``"builtin:SIZE"`` or ``"builtin:SIZE:SEED"``; or as `open_catalogue` takes
     it. ``tagger`` as `make_tagger` takes it; ``search`` is ``"bm25"`` for the built-in data set;
     ``special_queries``: whether `agentgym.envs.webshop.engine.special` answers those that begin with a mark.
     """
     shop = shop_of(dataset)
-    goods: Catalogue
-    if shop is not None:
+    goods = open_catalogue(dataset) if shop is None else builtin_catalogue(*shop)
+    return _world_of(goods, dataset, tagger, search, special_queries)
+
+
+@lru_cache(maxsize=4)
+def _world_of(
+    goods: Catalogue, dataset: str, tagger: str, search: SearchEngine, special_queries: bool
+) -> ShopWorld:
+    if shop_of(dataset) is not None:
         if search != "bm25":
             raise UsageError(f"the built-in data set is searched by bm25: leave out search={search!r}")
-        goods = builtin_catalogue(*shop)
         index = search_in_memory(goods, dataset)
     else:
-        goods = open_catalogue(dataset)
         index = open_search(goods, search)
     if special_queries:
         special = SpecialSearch(goods, index)

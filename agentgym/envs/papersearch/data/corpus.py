@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from agentgym.core.hashing import sha256_json
 from agentgym.core.types import Passage
+from agentgym.data.recordfile import open_unchanged, stamp_of
 from agentgym.envs.papersearch.data.citations import CITATIONS, CitationGraph, open_citations
 from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageList, PassageStore
@@ -74,8 +75,13 @@ def corpus_in_memory(papers: Sequence[PaperRecord], passages: PassageStore | Non
 
 
 def open_corpus(folder: Path) -> PaperCorpus:
-    """Map the corpus of a folder; nothing of it is read."""
-    return PaperCorpus(PassageFile(folder / PASSAGES), *open_citations(folder / CITATIONS))
+    """Map the corpus of a folder, of which nothing is read; one object as long as its files stay the same."""
+    citations = stamp_of(folder / CITATIONS, "citations")
+    return open_unchanged(folder / PASSAGES, "papers", _mapped, citations=citations)
+
+
+def _mapped(path: Path, citations: tuple[int, ...]) -> PaperCorpus:
+    return PaperCorpus(PassageFile(path), *open_citations(path.with_name(CITATIONS)))
 
 
 def passage_of(paper: PaperRecord) -> Passage:

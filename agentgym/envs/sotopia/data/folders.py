@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from agentgym.core.options import is_whole
 from agentgym.data.jsonfields import shown
+from agentgym.data.recordfile import stamp_of
 from agentgym.envs.sotopia.data.evaluation import check_unseen
 from agentgym.envs.sotopia.data.profiles import (
     Combination,
@@ -118,15 +119,12 @@ def open_folder(path: Path) -> ProfileFolder:
         raise MissingDataError(
             f"no {COMBINATIONS}.jsonl in {path}, nor {RELATIONSHIPS}.jsonl to combine by: add one of them"
         )
-    return _open(
-        path.absolute(),
-        tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files.values()),
-    )
+    return _open(path.absolute(), tuple((file, stamp_of(file, "scenarios")) for file in files.values()))
 
 
 @lru_cache(maxsize=8)
-def _open(path: Path, state: tuple[tuple[Path, int, int], ...]) -> ProfileFolder:
-    files = {file.stem: file for file, _, _ in state}
+def _open(path: Path, state: tuple[tuple[Path, tuple[int, ...]], ...]) -> ProfileFolder:
+    files = {file.stem: file for file, _ in state}
     environments: dict[str, EnvironmentProfile] = _by_id(files[ENVIRONMENTS])
     characters: dict[str, Character] = _by_id(files[AGENTS])
     ordered: list[Combination] = _combinations(files.get(COMBINATIONS), environments, characters)
