@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 from agentgym.errors import UsageError
@@ -28,6 +32,20 @@ def cache_directory() -> Path:
     It need not exist.
     """
     return _directory(CACHE_VARIABLE, "user_cache_path")
+
+
+def scratch_directory(folder: Path) -> Path:
+    """Make a folder of the cache and return it, or a new temporary one where it cannot be written.
+
+    The temporary one is removed when the process ends.
+    """
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    made = tempfile.mkdtemp(prefix="agentgym-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
 
 
 def _directory(variable: str, default: str) -> Path:

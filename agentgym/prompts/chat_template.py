@@ -328,7 +328,12 @@ def _instrument(tree: nodes.Template) -> nodes.Template:
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             raise TemplateLimitError("it has a recursive loop")
-        cost = 16 + 4 * sum(1 for _ in loop.find_all(nodes.Node))
+        parts = list(loop.find_all(nodes.Node))
+        cost = (
+            16
+            + 4 * len(parts)
+            + sum(len(each.data) for each in parts if isinstance(each, nodes.TemplateData))
+        )
         loop.iter = nodes.Filter(loop.iter, "metered turns", [nodes.Const(cost)], [], None, None)
     for concat in tree.find_all(nodes.Concat):
         concat.nodes = [_filtered(part, "text") for part in concat.nodes]

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.cli import main
 from agentgym.evaluation.log.results import EPISODES_FILE, VERIFY_FILE
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.verify.archives import open_run
+from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict
 from agentgym.evaluation.verify.verification import verify_run
 
@@ -130,3 +132,31 @@ def test_a_better_badge_stays(cards: Path) -> None:
 def test_nothing_is_kept_of_environments_of_others(run_folder: Path) -> None:
     verify_run(run_folder)
     assert found(run_folder) is None
+
+
+@pytest.mark.parametrize("taken", ["home", "home/cache/verdicts"])
+def test_a_run_is_ranked_where_no_verdict_can_be_kept(
+    cards: Path,
+    taken: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results = cards.parents[1]
+    run_bench(tmp_path / "suites" / "cards.toml", results, agents=["random"])
+    for folder in (results / "cards").iterdir():
+        pack_run(open_run(folder), tmp_path / "packed")
+    shutil.rmtree(tmp_path / "cache")
+    cache = tmp_path / "home" / "cache"
+    (tmp_path / taken).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / taken).write_text("a file is where a folder should be")
+    monkeypatch.setenv("AGENTGYM_CACHE", str(cache))
+    for runs in (results, tmp_path / "packed"):
+        assert main(["leaderboard", "build", str(runs)]) == 0
+        (board,) = json.loads((runs / "LEADERBOARD.json").read_text())["boards"]
+        assert [row["name"] for row in board["rows"]] == ["oracle", "random"]
+    assert main(["verify", str(cards)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("AGENTGYM_CACHE") == said.count("\n") == (taken == "home")
+    assert verify_run(cards).ok
+    assert found(cards) is None

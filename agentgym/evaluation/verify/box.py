@@ -29,7 +29,7 @@ import gymnasium
 
 from agentgym.errors import UsageError
 from agentgym.evaluation.verify.confinement import Places, below, check_event, confined
-from agentgym.io.paths import cache_directory, data_directory
+from agentgym.io.paths import CACHE_VARIABLE, cache_directory, data_directory, scratch_directory
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -98,9 +98,9 @@ def boxed(
     specs = [spec for spec in map(_pickled, gymnasium.registry.values()) if spec]
     trusts_here = specs or len(allow) > len(allowed)  # modules of the current folder
     path = [entry for entry in sys.path if trusts_here or entry not in ("", os.getcwd())]
-    places = _places([*files, *writes], writes, [*trusted, *map(Path, allowed)], path)
-    environ = {**os.environ, "TMPDIR": str(cache_directory().absolute())}  # where it may write
-    state = (environ, os.getcwd(), path, specs)
+    scratch = _scratch(console)
+    places = _places([*files, *writes], [scratch, *writes], [scratch, *trusted, *map(Path, allowed)], path)
+    state = ({**os.environ, "TMPDIR": str(scratch)}, os.getcwd(), path, specs)
     named |= {"allow": allow, "console": console is not None and console.is_terminal}
     job = pickle.dumps((limits, places, state, call, arguments, named))
     try:
@@ -128,12 +128,30 @@ def boxed(
     return value  # type: ignore[no-any-return]
 
 
+def _scratch(console: Console | None) -> Path:
+    """Return the cache, or where it cannot be written a temporary folder of the process, with one remark."""
+    cache = cache_directory().absolute()
+    if cache in _TEMPORARY:
+        return _TEMPORARY[cache]
+    scratch = scratch_directory(cache)  # a job makes no folders above it
+    if scratch != cache:
+        _TEMPORARY[cache] = scratch
+        if console is not None:
+            remark = (
+                f"verdicts are not kept: {cache} cannot be written; set {CACHE_VARIABLE} to another folder"
+            )
+            console.print(remark, style="yellow", markup=False, soft_wrap=True)
+    return scratch
+
+
+_TEMPORARY: dict[Path, Path] = {}
+"""Where jobs write in place of a cache."""
+
+
 def _places(
     files: Collection[Path], writes: Collection[Path], trusted: Collection[Path], path: Collection[str]
 ) -> Places:
     """Return the places of a job; ``path``: where modules are looked for."""
-    with suppress(OSError):  # a job makes no folders above it
-        cache_directory().mkdir(parents=True, exist_ok=True)
     code = [os.path.abspath(entry) for entry in path]
     own = [cache_directory(), data_directory(), *trusted, PACKAGE, *map(Path, filter(_is_library, code))]
     strange = [os.path.realpath(place) for place in files]

@@ -38,6 +38,7 @@ from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.optional import load_reference, only_trusted
+from agentgym.io.paths import scratch_directory
 from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json
 from agentgym.registration import ENVIRONMENTS
@@ -175,7 +176,9 @@ def open_packed(
     allow: Collection[str] = (),
     console: Console | None = None,
 ) -> StoredRun:
-    """Unpack a packed file's ``data`` into the cache; ``where`` names it in messages.
+    """Unpack a packed file's ``data`` into the cache, or a temporary folder where that cannot be written.
+
+    ``where`` names it in messages.
 
     The environments opened are those of the suite, not those that the run claims. Its own suite is looked up
     above ``path``, the file that the data is from; other arguments as `open_run`.
@@ -197,6 +200,7 @@ def open_packed(
             games = PackedGames(suite.env, RecordedAnswers(header.answers), stack)
             samples = _unpack_all(packed, games, log, where, console)
         _check_transcripts(header, log, where)
+        folder = scratch_directory(folder.parent) / name
         _write_unpacked(folder, log, samples, header.files, where)
     return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), load)
 

@@ -109,7 +109,7 @@ def verify_below(
         What counts of each run, or why it is not ranked, in the order of their paths.
 
     Raises:
-        UsageError: there is no run, or the cache cannot be written.
+        UsageError: there is no run.
     """
     for examined in examine_below(results, suites=suites, allow=allow, limits=limits, console=console):
         yield examined.found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -126,15 +127,16 @@ def keep_verdict(run: StoredRun, verdict: Verdict) -> None:
     """Keep a verdict in the cache, unless a good one with a higher badge is there.
 
     Of suites with environments of other packages, or with data outside the data directory, none is kept: they
-    may change without a trace.
+    may change without a trace. Nor is any where the cache cannot be written.
     """
     if not _own(run.suite):
         return
     kept = cached_verdict(run)
     if kept is None or not kept.ok or BADGES.index(verdict.badge) >= BADGES.index(kept.badge):
         path = _path(run)
-        make_folder(path.parent)
-        replace_file(path, _text(verdict))
+        with suppress(UsageError):
+            make_folder(path.parent)
+            replace_file(path, _text(verdict))
 
 
 def cached_verdict(run: StoredRun) -> Verdict | None:
