@@ -238,6 +238,12 @@ class TrainConfig:
         check_fields(self)
         spec = trainable(self.algorithm)
         check_options(self.algorithm_options, spec.options, f"algorithm_options of {self.algorithm}: ")
+        alone = self.rollout.group_size == 1 and self.algorithm_options.get("singleton") != "raw"
+        if alone and spec.baseline == "group" and not spec.snapshot:
+            raise UsageError(
+                f"{self.algorithm} compares a task's episodes, but rollout.group_size is 1: set it to 2 or "
+                "more, or choose an algorithm with a critic, such as ppo"
+            )
         if self.curriculum and spec.snapshot:
             raise UsageError(
                 f"{self.algorithm} returns to earlier states, which no curriculum knows: leave out "

@@ -175,7 +175,7 @@ def test_a_control_that_shuffles_advantages_gets_the_same_episodes_and_other_wei
 
 
 def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
-    settings = config("grpo", rollout__group_size=1, rollout__tasks=2, patience=2, iterations=50)
+    settings = config("grpo", rollout__group_size=2, rollout__tasks=2, patience=2, iterations=50)
     outcome = start(settings, tmp_path, logs=["jsonl"])
     assert outcome.end == "no signal"
     assert outcome.iterations < 50
@@ -187,7 +187,6 @@ def test_a_run_without_a_usable_group_ends_early_and_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("algorithm", "algorithm_options", "group_size", "learns"),
     [
-        ("grpo", {}, 1, False),
         ("grpo", {"singleton": "raw"}, 1, True),
         ("grpo", {}, 2, False),
         ("reinforce_pp", {}, 2, True),
@@ -335,6 +334,10 @@ def test_a_configuration_written_by_hand_is_resumed_as_it_would_have_been_starte
         ({"model": "tiny:3m"}, "tiny:0.8m"),
         ({"algorithm_options__gama": 1}, "did you mean 'gamma'"),
         ({"rollout__group_size": 0}, "group_size must be a whole number of at least 1"),
+        (
+            {"rollout__group_size": 1},
+            "^gigpo compares .* rollout.group_size is 1: set it to 2",
+        ),
         ({"rollout__groupsize": 2}, "did you mean 'group_size'"),
         ({"learner__learning_rate": "fast"}, "expected a number"),
         ({"prompting__budget": 20}, "raise it"),
