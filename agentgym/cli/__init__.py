@@ -45,6 +45,7 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
 
     ``program`` begins the line of an error.
     """
+    _open_closed()
     try:
         interrupts.hand_over()
         try:
@@ -69,6 +70,15 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
         )  # templates and servers have a say in it
         return USAGE_ERROR
     return code
+
+
+def _open_closed() -> None:
+    """Replace the standard streams that the process was started without: nobody reads or writes there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)  # the closed one's: no other file gets it
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
 def _one_line(error: Exception) -> str:

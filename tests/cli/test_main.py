@@ -140,6 +140,43 @@ def test_a_reader_that_goes_away_is_no_error():
     assert err == ""
 
 
+TOY = """\
+name = "toy"
+version = "1"
+seed = 3
+
+[[env]]
+id = "agentgym/EZPoints-v0"
+label = "EZ"
+split = "test"
+tasks = 2
+
+[[agent]]
+name = "oracle"
+kind = "oracle"
+
+[[agent]]
+name = "random"
+kind = "random"
+"""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_the_work_is_done_where_streams_are_closed(closed, tmp_path):
+    def run(*words):
+        command = ["sh", "-c", f'exec "$0" -m agentgym "$@" {closed}', sys.executable, *map(str, words)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+    suite, results = tmp_path / "suites" / "toy.toml", tmp_path / "results"
+    suite.parent.mkdir()
+    suite.write_text(TOY)
+    for words in (("bench", suite, "--out", results), ("leaderboard", "build", results), ("envs",)):
+        done = run(*words)
+        assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr
+    assert "oracle" in (results / "LEADERBOARD.md").read_text()
+    assert run("nonsense").returncode == 2
+
+
 def test_help_loads_nothing_heavy():
     code = (
         "import sys; from agentgym.cli import main; main(['--help']);"
