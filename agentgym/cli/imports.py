@@ -32,9 +32,10 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--dialect",
         required=True,
-        choices=("react", "verl-agent", "inspect", "jsonl"),
+        choices=("react", "verl-agent", "inspect", "chat", "jsonl"),
         help="how the log is written: react (notebooks and transcripts of ReAct and Reflexion), verl-agent "
-        "(a table of steps), inspect (a log of inspect_ai as JSON) or jsonl (the documented form)",
+        "(a table of steps), inspect (a log of inspect_ai as JSON), chat (messages with tool calls) or jsonl "
+        "(the documented form)",
     )
     parser.add_argument(
         "--env",

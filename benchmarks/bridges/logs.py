@@ -129,6 +129,27 @@ def as_verl_agent(episodes: list[Episode]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
+def as_chat(episodes: list[Episode], env_id: str, split: str) -> str:
+    """Return a conversation a line, in OpenAI's form."""
+    tools = open_env(env_id, split=split).suite_spec.tools
+    lines = []
+    for number, episode in enumerate(episodes):
+        messages: list[dict[str, Any]] = [{"role": "system", "content": "Act."}]
+        messages.append({"role": "user", "content": f"You see:\n{episode['observation']}\nWhat now?"})
+        for turn, step in enumerate(episode["steps"]):
+            call = call_of(tools, step["action"])
+            if call is None:
+                raise ValueError(f"no call is {step['action']!r}")
+            arguments: Any = dict(call.arguments)
+            function = {"name": call.name, "arguments": arguments if number % 2 else json.dumps(arguments)}
+            calls = [{"id": f"c{turn}", "type": "function", "function": function}]
+            messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+            messages.append({"role": "tool", "tool_call_id": f"c{turn}", "content": step["observation"]})
+        messages.append({"role": "assistant", "content": "Done."})
+        lines.append(json.dumps({"messages": messages, "success": episode["success"]}))
+    return "\n".join(lines)
+
+
 def as_inspect(episodes: list[Episode], env_id: str, split: str) -> str:
     """Return a log as `agentgym.bridges.inspect_ai` makes them."""
     tools = open_env(env_id, split=split).suite_spec.tools

@@ -27,6 +27,7 @@ WRITERS: Mapping[str, Callable[[list[Episode]], tuple[str, ...]]] = {
     "react": lambda episodes: (logs.as_react(episodes), logs.as_notebook(logs.as_react(episodes))),
     "verl-agent": lambda episodes: (logs.as_verl_agent(episodes),),
     "inspect": lambda episodes: (logs.as_inspect(episodes, ENV.id, ENV.split),),
+    "chat": lambda episodes: (logs.as_chat(episodes, ENV.id, ENV.split),),
     "jsonl": lambda episodes: (logs.as_jsonl(episodes),),
 }
 

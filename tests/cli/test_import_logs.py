@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentgym.core.tasks import ListTaskSet, Task
+from agentgym.core.tools import Tool, ToolParameter
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.leaderboard import build_leaderboard
 from agentgym.evaluation.imports import react
@@ -19,6 +20,7 @@ from agentgym.evaluation.verify.verification import verify_run
 from agentgym.registration import open_env
 from benchmarks.bridges.logs import (
     FEW_GAMES,
+    as_chat,
     as_inspect,
     as_jsonl,
     as_notebook,
@@ -338,6 +340,41 @@ def test_tables_of_verl_agent_are_put_in_order(run_import, alfworld):
     assert (code, [(m["step"], m["quantity"]) for m in report["mismatches"]]) == (1, [(2, "reward")])
 
 
+def test_calls_of_chats_are_actions_and_messages_of_tools_observations(run_import, alfworld):
+    text = as_chat(alfworld, FEW_GAMES, "valid_seen")
+    steps = sum(len(episode["steps"]) for episode in alfworld)
+    code, shown, report = run_import("chat", text, *ENVS["alfworld"])
+    assert (code, report["episodes"]) == (0, 3), shown
+    assert report["compared"] == {"observation": steps + 3, "success": 3}
+    one = json.loads(text.partition("\n")[0])["messages"]
+    for each in (json.dumps(one), json.dumps([{"messages": one}]), "\n".join(map(json.dumps, one))):
+        code, shown, report = run_import("chat", each, *ENVS["alfworld"])
+        assert (code, report["episodes"]) == (0, 1), shown
+    log = copy.deepcopy(alfworld)
+    log[1]["steps"][2]["observation"] += " Here is a unicorn 1."
+    log[2]["observation"] = log[2]["observation"].replace("put", "drop", 1)
+    log[2]["observation"] = log[2]["observation"][:-1] + "!"
+    code, _, report = run_import("chat", as_chat(log, FEW_GAMES, "valid_seen"), *ENVS["alfworld"])
+    assert [(m["step"], m["quantity"]) for m in report["mismatches"]] == [(3, "observation")]
+    assert (code, len(report["not_found"])) == (1, 1)
+
+
+def test_parallel_calls_of_a_chat_are_one_action(tmp_path):
+    calls = [{"function": {"name": "search", "arguments": {"query": each}}} for each in ("one", "two")]
+    calls += [{"function": {"name": "answer", "arguments": '{"text": "x"}'}}]
+    log = [{"role": "assistant", "tool_calls": part} for part in (calls[:2], calls[2:])]
+    log.insert(1, {"role": "tool", "content": "found"})
+    log.append({"role": "tool", "content": "right"})
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    tools = (ToolParameter("query"), ToolParameter("text"))
+    tools = (Tool("search", "", tools[:1], parallel=True), Tool("answer", "", tools[1:]))
+    (episode,) = DIALECTS["chat"].read(tmp_path / "log.json", tools)
+    assert [(step.action, step.observation) for step in episode.steps] == [
+        ("search[one]\nsearch[two]", None),
+        ("answer[x]", "right"),
+    ]
+
+
 def test_messages_of_inspect_ai_may_stand_in_parts(run_import, alfworld):
     log = json.loads(as_inspect(alfworld, FEW_GAMES, "valid_seen"))
     for message in (message for sample in log["samples"] for message in sample["messages"]):
@@ -399,6 +436,8 @@ def test_what_is_not_at_hand_is_not_compared(run_import, alfworld):
         ("jsonl", '{"task": "x", "step": []}', "unknown key 'step'"),
         ("jsonl", '{"task": "x", "steps": [{"action": 3}]}', "steps: action: expected a string, got 3"),
         ("jsonl", '{"steps": []}', "it says neither the task nor what was seen first"),
+        ("chat", '{"messages": [{"role": "user", "content": "x"}]}', "holds no tool call"),
+        ("chat", '{"messages": [{"content": "x"}]}', "is no list of OpenAI's chat messages: KeyError 'role'"),
         ("react", "Hello", "no episode: one begins with"),
         (
             "react",

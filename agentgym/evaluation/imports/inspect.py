@@ -65,7 +65,7 @@ def _episode(sample: Any, where: str, tools: Sequence[Tool]) -> LoggedEpisode:
             steps = [{"action": action} for action in metadata["actions"]]
         else:
             rewards, score = sample["store"][STORE]["rewards"], scores[STORE]["value"]["score"]
-            first = next(_text(each) for each in sample["messages"] if each["role"] == "user")
+            first = next(message_text(each) for each in sample["messages"] if each["role"] == "user")
             steps = list(_calls(sample["messages"], tools))
         if len(rewards) != len(steps):
             raise UsageError(f"{where}: {len(steps)} actions and {len(rewards)} rewards")
@@ -90,10 +90,10 @@ def _calls(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
     for call in calls:
         if results[call["id"]].get("error") is None:
             action, _ = action_of_said(SaidCall(call["function"], call["arguments"]), tuple(tools))
-            yield {"action": action, "observation": _text(results[call["id"]])}
+            yield {"action": action, "observation": message_text(results[call["id"]])}
 
 
-def _text(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """Return a message's text, which may stand in parts."""
     content = message["content"]
     if isinstance(content, str):
