@@ -105,7 +105,7 @@ FILES = (
     ),
     File(
         "transcripts",
-        1,
+        2,
         "transcripts.jsonl",
         "In a run's folder, of models: a line per episode, before the episode's own. A message is its "
         "`parts` of `texts`, joined by blank lines. A prompt's token ids are the first `start` and the last "

@@ -18,7 +18,7 @@ PLACES = {
     "checkpoint": "training/checkpoint",
     "resume": "training/checkpoint",
     "retriever": "retrieval/searcher",
-    "tool call": "core/tools",
+    "tool call": "reading",
     "judge": "envs/sotopia",
     "seed": "core/rng",
     "split": "core/tasks",

@@ -54,6 +54,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
         world = _world(env_id, json.dumps(plain, sort_keys=True))
         default = world.suite_spec.prompt
         template = load_template(wording or default.wording, answer or "plain", world.tools)
+        self._plain = template.answer.name != "tool-calls"  # some families' calls begin with special tokens
         past, budget = default.history if history is None else history, self.rollout_config.prompt_length
         self._episode = TextEpisode(world.spawn(), PromptBuilder(template, self, budget=budget, history=past))
 
@@ -61,11 +62,6 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
         """Return the token ids of a chat of one user message, as verl writes it."""
         chat = [{"role": "user", "content": message}]
         return list(self.continuous_token_builder.build_initial_tokens(chat))
-
-    def _said(self, ids: list[int]) -> str:
-        """Return a response's text with its special tokens, with which some families begin calls."""
-        kept = ids[:-1] if ids and ids[-1] == self.tokenizer.eos_token_id else ids
-        return str(self.tokenizer.decode(kept, skip_special_tokens=False))
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         """Play the task of a row to its end, or until a prompt does not fit; return an output a step."""
@@ -87,7 +83,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
                 )
             ids = answer.token_ids[:length]
             with simple_timer("tool_calls", timing):
-                record = episode.play(self._said(ids))
+                record = episode.play(self.tokenizer.decode(ids, skip_special_tokens=self._plain))
             outputs.append(
                 AgentLoopOutput(
                     prompt_ids=prompt,

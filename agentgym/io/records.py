@@ -99,6 +99,10 @@ def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     return tuple(_convert(arg, member, where) for arg, member in zip(args, value, strict=True))
 
 
+LEFT_OUT = "left out"
+"""In the metadata of a field that is not written where it has its default."""
+
+
 def json_schema(record: Any, *, partial: bool = False) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of what `dataclasses.asdict` makes of a dataclass.
 
@@ -117,7 +121,8 @@ def json_schema(record: Any, *, partial: bool = False) -> dict[str, Any]:
     needed = [
         field.name
         for field in fields(record)
-        if not partial or (field.default is MISSING and field.default_factory is MISSING)
+        if not (partial or LEFT_OUT in field.metadata)
+        or (field.default is MISSING and field.default_factory is MISSING)
     ]
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 

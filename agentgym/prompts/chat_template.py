@@ -328,12 +328,7 @@ def _instrument(tree: nodes.Template) -> nodes.Template:
     for loop in tree.find_all(nodes.For):
         if loop.recursive:
             raise TemplateLimitError("it has a recursive loop")
-        parts = list(loop.find_all(nodes.Node))
-        cost = (
-            16
-            + 4 * len(parts)
-            + sum(len(each.data) for each in parts if isinstance(each, nodes.TemplateData))
-        )
+        cost = 16 + sum(4 + len(getattr(part, "data", "")) for part in loop.find_all(nodes.Node))
         loop.iter = nodes.Filter(loop.iter, "metered turns", [nodes.Const(cost)], [], None, None)
     for concat in tree.find_all(nodes.Concat):
         concat.nodes = [_filtered(part, "text") for part in concat.nodes]
@@ -410,7 +405,7 @@ class ChatSetup:
         Raises:
             UsageError: the template never reads one of the options.
         """
-        known = option_names(source)
+        known = option_names(source) if self.options else frozenset()
         for name in self.options:
             if name not in known:
                 raise UsageError(
@@ -431,8 +426,6 @@ NO_OPTIONS = frozenset(("messages", "tools", "documents", "add_generation_prompt
 
 REFUSALS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What a template raises that takes no system message, or no tools."""
-
-_BARE = ChatSetup()
 
 
 def option_names(source: str) -> frozenset[str]:
@@ -478,7 +471,7 @@ def render_conversation(
     source: str,
     messages: Sequence[Message | Mapping[str, Any]],
     special_tokens: Mapping[str, Any],
-    setup: ChatSetup = _BARE,
+    setup: ChatSetup = ChatSetup(),  # noqa: B008 (frozen)
 ) -> str:
     """Return a chat up to where the next answer begins.
 

@@ -21,7 +21,7 @@ from agentgym.reading.syntaxes import (
 
 
 @dataclass(frozen=True)
-class Convention:
+class CallConvention:
     """How a family writes a call; the file describes the fields."""
 
     name: str
@@ -65,7 +65,7 @@ class Convention:
 
 
 @dataclass(frozen=True)
-class Thought:
+class ThoughtMarks:
     """What begins and what ends a thought."""
 
     begin: str
@@ -96,19 +96,19 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def conventions() -> tuple[Convention, ...]:
+def conventions() -> tuple[CallConvention, ...]:
     """Return the conventions of calls, the more special ones first."""
-    return tuple(Convention(**each) for each in _table()["convention"])
+    return tuple(CallConvention(**each) for each in _table()["convention"])
 
 
-ANSWER_TAGS = Convention("answer-tags", "Search-R1", "<answer>", "<answer>", "between", "</answer>")
+ANSWER_TAGS = CallConvention("answer-tags", "Search-R1", "<answer>", "<answer>", "between", "</answer>")
 """A call of the tool ``answer``, where that takes a text and nothing else."""
 
 
 @cache
-def thoughts() -> tuple[Thought, ...]:
+def thoughts() -> tuple[ThoughtMarks, ...]:
     """Return the conventions of thoughts."""
-    return tuple(Thought(**each) for each in _table()["thought"])
+    return tuple(ThoughtMarks(**each) for each in _table()["thought"])
 
 
 @cache
@@ -118,7 +118,7 @@ def marks() -> Marks:
 
 
 @cache
-def scanner(calls: tuple[Convention, ...], opening: tuple[Thought, ...]) -> re.Pattern[str]:
+def scanner(calls: tuple[CallConvention, ...], opening: tuple[ThoughtMarks, ...]) -> re.Pattern[str]:
     """Return the pattern that finds where the next call (group c0, c1, ...) or thought (t0, ...) begins."""
     found = [f"(?P<c{place}>{_unnamed(each.begin)})" for place, each in enumerate(calls)]
     found += [f"(?P<t{place}>{re.escape(each.begin)})" for place, each in enumerate(opening)]
@@ -126,11 +126,11 @@ def scanner(calls: tuple[Convention, ...], opening: tuple[Thought, ...]) -> re.P
 
 
 @cache
-def _begin(convention: Convention) -> re.Pattern[str]:
+def _begin(convention: CallConvention) -> re.Pattern[str]:
     return re.compile(convention.begin)
 
 
-def name_at(convention: Convention, text: str, begin: int) -> str:
+def name_at(convention: CallConvention, text: str, begin: int) -> str:
     """Return the tool's name in what begins a call; empty where the content has it."""
     found = _begin(convention).match(text, begin)
     return str(found.groupdict().get("name") or "") if found else ""

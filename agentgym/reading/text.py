@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from agentgym.reading.conventions import (
     ANSWER_TAGS,
-    Convention,
-    Thought,
+    CallConvention,
+    ThoughtMarks,
     conventions,
     marks,
     name_at,
@@ -83,7 +83,7 @@ def read_text(
 class _Scan:
     """One pass over a reply."""
 
-    def __init__(self, text: str, more: tuple[Convention, ...], thinking: tuple[Thought, ...]):
+    def __init__(self, text: str, more: tuple[CallConvention, ...], thinking: tuple[ThoughtMarks, ...]):
         self.text = text
         self._thinking = thinking
         self._conventions = (*conventions(), *more)
@@ -142,7 +142,7 @@ class _Scan:
                 self.place = closed + len(each.end)
                 return
 
-    def _thought(self, kind: Thought, begin: int) -> int:
+    def _thought(self, kind: ThoughtMarks, begin: int) -> int:
         end = self.text.find(kind.end, begin)
         if end < 0:
             if not self.calls:
@@ -151,7 +151,7 @@ class _Scan:
         self.thoughts.append(self.text[begin:end].removeprefix(kind.label))
         return min(end + len(kind.end), len(self.text))
 
-    def _call(self, convention: Convention, match: re.Match[str]) -> int:
+    def _call(self, convention: CallConvention, match: re.Match[str]) -> int:
         tags = convention is ANSWER_TAGS
         name = "answer" if tags else name_at(convention, self.text, match.start())
         calls, end = convention.content(self.text, match.end(), name)

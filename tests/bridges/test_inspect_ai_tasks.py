@@ -124,7 +124,7 @@ def play(task, state, calls):
     """Let a model make calls, one a response, None for none; return how often it was asked."""
     said = iter(calls)
 
-    async def generate(state, tool_calls):
+    async def generate(state, tool_calls, parallel_tool_calls):
         assert tool_calls == "none"
         call = next(said)
         message = SimpleNamespace(role="assistant", tool_calls=[call] if call else None)

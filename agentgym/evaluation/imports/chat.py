@@ -1,4 +1,4 @@
-"""The dialect ``chat``: lists of messages in OpenAI's form, whose tool calls are the actions.
+"""The dialect ``chat``: lists of messages in OpenAI's form, whose calls are the actions.
 
 A record is a list of messages, or an object with ``messages`` and, where known, ``task``, ``score`` and
 ``success``. The last user's message before the first call shows what was seen first; messages of the role

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from agentgym.core.types import Completion, Message, Trajectory
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.redaction import Redaction, Redactor
 from agentgym.io.files import Journal, replace_file
-from agentgym.io.records import parse
+from agentgym.io.records import LEFT_OUT, parse
 from agentgym.io.untrusted import MAX_LINES_SIZE, loads_json, read_file
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class TranscriptStep:
     """US dollars."""
     tokens: TranscriptTokens | None
     """None for models that do not give them, and where something was redacted from the response."""
-    note: str = ""
+    note: str = field(default="", metadata={LEFT_OUT: True})
     """How an action was read from a response that departs from the format; left out where it does not."""
 
 
