@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.installation import check_installation
 from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
 from agentgym.errors import UsageError
 from agentgym.io.files import replace_file, writing
+from agentgym.io.optional import load
+from agentgym.io.untrusted import read_text
 
 if TYPE_CHECKING:
     from agentgym.training.doctor import CheckResult
@@ -40,10 +44,20 @@ def add_to(commands: Commands[Parser]) -> None:
         "--cpu", nargs="?", const="", metavar="MODEL", help="check the CPU; seconds, with the tiny model"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the report as JSON")
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a model directory or chat template: are its calls of each suite's tools read back?",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine the machine; print a line a check and write the report; 1 where one fails."""
+    if arguments.model is not None:
+        if (arguments.cpu, arguments.gpu, arguments.out) != (None, None, None):
+            raise UsageError("a model alone is checked for tool calls: name it after --cpu or --gpu instead")
+        return _show_calls(arguments.model)
     if (arguments.cpu, arguments.gpu) == (None, None):
         if arguments.out is not None:
             raise UsageError("--out writes the report on training: add --cpu or --gpu")
@@ -70,3 +84,49 @@ def run(arguments: argparse.Namespace) -> int:
             replace_file(arguments.out, json.dumps(report.to_json(), indent=2) + "\n")
         console.print(f"report: {arguments.out}", markup=False, soft_wrap=True)
     return 0 if report.ok else 1
+
+
+def _show_calls(model: str) -> int:
+    """Print what comes back of the calls that a chat template writes of each suite's tools."""
+    from agentgym.prompts.chat_template import ChatSetup
+    from agentgym.prompts.tool_trip import INSTEAD, round_trip
+    from agentgym.registration import ENVIRONMENTS, suite_spec
+
+    source, special = _chat_template(Path(model))
+    console, read = open_console(), True
+    for env_id in ENVIRONMENTS:
+        tools = suite_spec(env_id).tools
+        setup = ChatSetup(tools=tuple(tool.schema() for tool in tools))
+        if not tools or not setup.taken_by(source, special).tools:
+            line = (
+                "ok   in the prompt: the chat template has no place for tools" if tools else "ok   no tools"
+            )
+        else:
+            trip = round_trip(source, special, tools)
+            read = read and not trip.problem
+            line = (
+                f"ok   {trip.convention}: {trip.tried} of {trip.tried} calls of {len(tools)} tools read back"
+            )
+            if trip.problem:
+                line = f"FAIL {trip.problem}; {INSTEAD}"
+        console.print(printable(f"{line}  ({env_id})"), markup=False, soft_wrap=True)
+    return 0 if read else 1
+
+
+def _chat_template(path: Path) -> tuple[str, Mapping[str, Any]]:
+    """Return a chat template and the special tokens that it may name."""
+    if path.suffix == ".jinja":
+        return read_text(path), {"bos_token": "<s>", "eos_token": "</s>"}
+    if not path.is_dir():
+        raise UsageError(
+            f"{path} is neither a model directory nor a chat template: give FOLDER or FILE.jinja"
+        )
+    transformers = load("transformers", "train", "a model directory")
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            path, local_files_only=True, trust_remote_code=False
+        )
+        return tokenizer.get_chat_template(), tokenizer.special_tokens_map
+    except (OSError, ValueError, KeyError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UsageError(f"cannot read a chat template from {path}: {reason}") from error

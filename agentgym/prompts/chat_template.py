@@ -471,7 +471,7 @@ def render_conversation(
     source: str,
     messages: Sequence[Message | Mapping[str, Any]],
     special_tokens: Mapping[str, Any],
-    setup: ChatSetup = ChatSetup(),  # noqa: B008 (frozen)
+    setup: ChatSetup = ChatSetup(),
 ) -> str:
     """Return a chat up to where the next answer begins.
 

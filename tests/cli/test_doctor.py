@@ -44,6 +44,28 @@ def test_the_doctor_examines_each_learner_path_of_a_cpu(cli, tmp_path):
     assert len(out.splitlines()) == len(checks) + 1
 
 
+def test_the_calls_that_a_chat_template_writes_are_read_back_or_refused(cli, refused, tmp_path):
+    path = tmp_path / "own.jinja"
+    told = "{{ tools | tojson if tools }}{% for m in messages %}{{ m.content }}"
+    path.write_text(
+        told + "{% for c in m.tool_calls %}[TOOL_CALLS][{{ c.function | tojson }}]{% endfor %}{% endfor %}"
+    )
+    code, out, _ = cli("doctor", path)
+    assert code == 0
+    assert "ok   mistral-list: 14 of 14 calls of 2 tools read back  (agentgym/HotpotQA-v0)" in out
+    path.write_text(told + "{% endfor %}")
+    code, out, _ = cli("doctor", path)
+    assert code == 1
+    assert out.count("choose another way to answer, such as --answer think-action") == len(out.splitlines())
+    path.write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    code, out, _ = cli("doctor", path)
+    assert (code, out.count("in the prompt: the chat template has no place for tools")) == (
+        0,
+        len(out.splitlines()),
+    )
+    assert "is neither a model directory nor a chat template" in refused("doctor", tmp_path / "none")
+
+
 def test_types_are_compared_where_updates_are_weighted_as_on_a_gpu():
     config = override(doctor._config("grpo", "tiny:0.1m", "cpu", 2, 2), {"learner.importance_cap": 2.0})
     ok, numbers = doctor._compare_types(config)
