@@ -27,7 +27,7 @@ COMMANDS = {
     "data": "List, find, import and verify official data; write demonstrations; look after data pools.",
     "import": "Play the actions of somebody else's run, compare what follows, and keep it as a run.",
     "index": "Build, take over, inspect, query and verify search indexes.",
-    "doctor": "Check the installation; with MODEL whether its tool calls are read; with --cpu or --gpu training "
+    "doctor": "Check the installation; whether a model's tool calls are read; with --cpu or --gpu training "
     "on this machine: one iteration and more of each learner path, as JSON.",
 }
 """What each does, in the order of ``--help``. A new command is a module, and its name here."""
