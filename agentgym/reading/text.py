@@ -80,6 +80,29 @@ def read_text(
     return Reading(thought, said, tuple(scan.calls), "", scan.convention, scan.outside)
 
 
+def split_thought(text: str) -> tuple[str, str]:
+    """Return the thoughts of a reply that begins with one, in any family's marks, and what follows them.
+
+    A thought may have begun in the prompt. Without one the reply is returned as it is.
+
+    Raises:
+        UnreadableError: a thought is not closed.
+
+    Example:
+        >>> split_thought("[THINK]A box![/THINK]up")
+        ('A box!', 'up')
+    """
+    said = text.lstrip()
+    for each in thoughts():
+        begun, end = said.startswith(each.begin), said.find(each.end)
+        if begun and end < 0:
+            raise UnreadableError(f"a {each.begin} that is not closed")
+        if begun or (end >= 0 and not each.shared and each.begin not in said[:end]):
+            thought = said[len(each.begin) * begun : end].removeprefix(each.label)
+            return thought.strip(), _without_marks(said[end + len(each.end) :])
+    return "", text
+
+
 class _Scan:
     """One pass over a reply."""
 

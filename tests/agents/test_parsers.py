@@ -85,11 +85,16 @@ CLOSING = {
     name="analysis-calls", thought="</analysis><tool_call>", actions=["</tool_call>", '"}<tool_call>\n{']
 )
 @example(name="think-action", thought="<think></think><action>", actions=["<action>up</action"])
+@example(name="plain", thought="", actions=["<think>a</think>b"])
+@example(name="plain", thought="", actions=["go <think>"])
 def test_what_is_written_is_read(name, thought, actions):
     form = FORMATS[name]
     actions = actions if form.several and name != "tool-calls" else actions[:1]  # of act, one at a time
     sendable = all(character not in SURROGATES for character in "".join(actions))
     early = name == "tool-calls" and "</think>" in thought
+    early |= name == "plain" and any(
+        action.startswith("<think>") or "</think>" in action.partition("<think>")[0] for action in actions
+    )
     if not sendable or early or any(tag in action for tag in CLOSING[name] for action in actions):
         with pytest.raises(UsageError, match="cannot state the actions"):
             form.write(thought, actions)
@@ -268,3 +273,26 @@ def test_settling_keeps_what_is_admissible_and_invents_nothing(admissible, actio
     assert settle(action, admissible) in (*admissible, action)
     for entry in admissible:
         assert settle(entry, admissible) == entry
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("<think>", "</think>"),
+        ("", "</think>"),
+        ("[THINK]", "[/THINK]"),
+        ("<|channel>thought\n", "<channel|>"),
+        ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+        ("<seed:think>", "</seed:think>"),
+    ],
+)
+def test_thoughts_of_families_are_no_actions(begin, end):
+    said = f"{begin}Maybe <action>left</action>?{end}"
+    assert parse("plain", f"{said}\nup") == Answer("", ("up",), "")
+    thought = "Maybe <action>left</action>?"
+    assert parse("think-action", f"{said}<action>up</action>") == Answer(thought, ("up",), "")
+    if begin:
+        assert (
+            parse("plain", begin + "Maybe").problem
+            == f"a {begin.removesuffix(chr(10)).removesuffix('thought')} that is not closed"
+        )

@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 from agentgym.core.tools import Tool, tool_schemas
 from agentgym.errors import UsageError
 from agentgym.reading.syntaxes import UnreadableError
+from agentgym.reading.text import split_thought as split_thought_marks
 
 AnswerWriter: TypeAlias = Callable[[str, Sequence[str], tuple[Tool, ...]], str]
 
@@ -134,7 +135,8 @@ def split_thought(text: str, tag: str) -> tuple[str, str, str]:
     if not closed:
         if opening in text:
             raise UnreadableError(f"a {opening} that is not closed")
-        return "", text, f"no {opening}...{closing}"
+        thought, rest = split_thought_marks(text) if tag == "think" else ("", text)  # of another family
+        return thought, rest, "" if thought else f"no {opening}...{closing}"
     before, opened, thought = head.partition(opening)
     return (thought if opened else before).strip(), rest, ""
 

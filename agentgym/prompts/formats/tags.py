@@ -14,6 +14,7 @@ from agentgym.prompts.formats.answer import (
     split_thought,
 )
 from agentgym.reading.syntaxes import UnreadableError
+from agentgym.reading.text import split_thought as split_thought_marks
 
 SEARCH = Tool("search", "Search for passages.", (ToolParameter("query"),))
 ANSWER = Tool("answer", "Answer the question.", (ToolParameter("text"),))
@@ -147,5 +148,5 @@ def write_plain(thought: str, actions: Sequence[str], tools: tuple[Tool, ...]) -
 
 
 def read_plain(text: str, tools: tuple[Tool, ...]) -> Answer:
-    """Read the whole response as the action."""
-    return Answer("", (text.strip(),), "")
+    """Read the whole response as the action, but for a thought that it begins with."""
+    return Answer("", (split_thought_marks(text)[1].strip(),), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,6 +25,8 @@ MessageForm: TypeAlias = tuple[tuple[ChatRole, bool], ...]
 _MARK = "agentgym-part-{}-e2f1"
 """Stands for a message's text where it is looked whether a template shows it."""
 
+
+_LOGGER = logging.getLogger(__name__)
 
 _TRIED = (
     Tool("look", "Look around.", template="look"),
@@ -85,10 +88,13 @@ class PromptWriter:
         """
         schemas = {each["function"]["name"]: each["function"].get("parameters") or {} for each in tools}
         said = read_text(text, schemas)
+        made, problem = [], said.problem
         try:
             made = [(call.name, fitted(call, schemas.get(call.name, {}))[0]) for call in said.calls]
-        except UnreadableError:
-            made = []
+        except UnreadableError as error:
+            problem = str(error)
+        if problem:
+            _LOGGER.warning("an answer with a call that cannot be read stays text: %s", problem)
         calls = tuple(
             ChatToolCall(f"{prefix}_{place}", name, dumps(arguments, allow_nan=False))
             for place, (name, arguments) in enumerate(made)
