@@ -55,6 +55,9 @@ def open_checker(envs: AgentVectorEnv, **options: Any) -> ModelResponseChecker:
     return ModelResponseChecker(policy)
 
 
+_ANOTHER = "a run of another version of agentgym is checked with that version, which run.json names"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelResponseChecker:
     """Recomputes responses with the policy that is said to have sampled them."""
@@ -108,9 +111,9 @@ class ModelResponseChecker:
         ids = tokens.response_ids
         if tokens.prompt is not None:
             if list(record.prompt_ids())[number] != generation.prompt_ids:
-                yield "the prompt has other token ids than those made anew"
+                yield f"the prompt has other token ids than those made anew; {_ANOTHER}"
             if record.messages(number) != question.messages:
-                yield "the messages are not those made anew"
+                yield f"the messages are not those made anew; {_ANOTHER}"
         vocabulary = self.model.config.get_text_config().vocab_size
         if not ids or not all(0 <= token < vocabulary for token in ids):
             yield "the token ids of the response are none of the model's"
