@@ -18,7 +18,6 @@ class Recorded(Protocol):
 
     def walkthrough(self, task: Task) -> tuple[str, ...] | None:
         """Return the recorded actions; None where the task has none."""
-        ...
 
 
 def make_walkthrough(envs: AgentVectorEnv) -> Policy:

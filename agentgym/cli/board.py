@@ -56,15 +56,12 @@ class FrameDisplay(Protocol):
 
     def show(self, frame: Frame) -> None:
         """Show a state."""
-        ...
 
     def say(self, remark: str, style: str = "") -> None:
         """Show a remark on it."""
-        ...
 
     def show_all(self) -> None:
         """Show the state in full, where `show` had no room."""
-        ...
 
 
 class FrameLog:

@@ -24,7 +24,6 @@ class LineReader(Protocol):
         ``keys``: the lines of the keys that act at once, where the source has single keys; ``actions``
         complete a beginning.
         """
-        ...
 
 
 class PipedLines:

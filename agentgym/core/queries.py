@@ -92,7 +92,6 @@ class QueryBackend(Protocol):
     @property
     def kind(self) -> AnswerKind:
         """The kind of its answers."""
-        ...
 
     def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
         """Return an answer to each question: JSON values, with lists for sequences.
@@ -100,11 +99,9 @@ class QueryBackend(Protocol):
         An answer must not depend on the questions beside it. One that cannot be had is an
         `UnansweredError` in its place, or raised where none can.
         """
-        ...
 
     def agrees(self, said: Any, computed: Any) -> bool:
         """Return whether an answer that was recorded is the one computed here, within the tolerance."""
-        ...
 
 
 @runtime_checkable
@@ -113,7 +110,6 @@ class AsyncQueryBackend(QueryBackend, Protocol):
 
     def submit(self, question: Any) -> Future[Any]:
         """Return the answer's future: a result of `QueryBackend.answer`, or an UnansweredError."""
-        ...
 
 
 def answers_later(backend: QueryBackend) -> TypeGuard[AsyncQueryBackend]:
@@ -139,13 +135,11 @@ class AnswerSource(Protocol):
 
         Others are `UNKNOWN`, or an UnansweredError where nobody can be asked.
         """
-        ...
 
     def keep(
         self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Take what the answerer says to questions that were unknown; return it as games are sent it."""
-        ...
 
 
 class LiveAnswers:

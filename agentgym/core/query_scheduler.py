@@ -44,12 +44,10 @@ class QueryHandler(Protocol):
     @property
     def query_backends(self) -> Mapping[str, QueryBackend]:
         """By the name that asks use."""
-        ...
 
     @property
     def answer_source(self) -> AnswerSource:
         """Records or replays."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -294,7 +292,6 @@ class Asker:
         @property
         def task(self) -> Task:
             """The task being played."""
-            ...
 
     def _load_queries(self, task: Task) -> QueryGenerator:
         """Yield the queries that loading a task needs, as `_action_queries`; no episode has begun yet."""

@@ -364,7 +364,6 @@ class Policy(Protocol):
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
         """Return one completion per request, in order."""
-        ...
 
 
 @runtime_checkable
@@ -376,7 +375,6 @@ class AsyncPolicy(Protocol):
 
         What concerns one episode alone is in `Completion.error`; an exception ends the whole rollout.
         """
-        ...
 
 
 @runtime_checkable
@@ -385,4 +383,3 @@ class EpisodeListener(Protocol):
 
     def ended(self, trajectory: Trajectory) -> None:
         """Take note of an episode, before it is yielded."""
-        ...

@@ -33,7 +33,6 @@ class Converter(Protocol):
 
     def __call__(self, files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
         """Write the files into ``folder``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

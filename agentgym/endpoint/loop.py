@@ -26,7 +26,6 @@ class LoopUser(Protocol):
 
     def close(self) -> None:
         """Leave the loop."""
-        ...
 
 
 class BackgroundLoop:

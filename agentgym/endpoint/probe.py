@@ -101,7 +101,6 @@ class ProbedEndpoint(Protocol):
 
     async def reply(self, request: ChatRequest, session: EndpointSession, **fields: Any) -> ChatReply:
         """Return the reply to a request with further fields of the body."""
-        ...
 
 
 async def probe_endpoint(endpoint: ProbedEndpoint, session: EndpointSession) -> EndpointProbe:

@@ -40,11 +40,9 @@ class ConversationTokenizer(PromptTokenizer, Protocol):
 
     def encode(self, text: str) -> Sequence[int]:
         """Return the token ids of a piece of text, without special tokens around it."""
-        ...
 
     def encode_conversation(self, messages: Sequence[Message]) -> Sequence[int]:
         """Return the token ids of a chat that a user's message ends, up to where the answer begins."""
-        ...
 
     def encode_next(self, message: str, last: int) -> Sequence[int]:
         """Return the tokens from the end of a response to where the next one begins.
@@ -53,7 +51,6 @@ class ConversationTokenizer(PromptTokenizer, Protocol):
             message: what the user says between them.
             last: the last token of the response, which may be the one that ends its message.
         """
-        ...
 
 
 class PromptSettings(Protocol):
@@ -62,27 +59,22 @@ class PromptSettings(Protocol):
     @property
     def template(self) -> PromptTemplate:
         """The words."""
-        ...
 
     @property
     def tokenizer(self) -> PromptTokenizer:
         """Writes and counts."""
-        ...
 
     @property
     def budget(self) -> int:
         """Most tokens of a prompt."""
-        ...
 
     @property
     def history(self) -> int:
         """Past turns told, k."""
-        ...
 
     @property
     def before(self) -> tuple[Message, ...]:
         """What the chat template is handed beside a prompt."""
-        ...
 
 
 def rebuilt(builder: PromptSettings, request: Request) -> FittedPrompt:

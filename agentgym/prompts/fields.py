@@ -85,7 +85,6 @@ class FieldsOf(Protocol):
 
     def __call__(self, request: Request, *, history: int) -> PromptFields:
         """Build the record of a request, with at most ``history`` past turns."""
-        ...
 
 
 def text_of(observation: Observation) -> str:

@@ -17,7 +17,6 @@ class PromptTokenizer(Protocol):
 
     def encode_chat(self, message: str) -> Sequence[int]:
         """Return the token ids of a chat of one user message, up to where the answer begins."""
-        ...
 
 
 class PromptTooLongError(UsageError):

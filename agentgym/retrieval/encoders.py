@@ -90,20 +90,16 @@ class TextEncoder(Protocol):
     @property
     def text_parameters(self) -> Mapping[str, str]:
         """Parameters that its vectors depend on, for an index's manifest."""
-        ...
 
     @property
     def parameters(self) -> Mapping[str, float]:
         """The same, in numbers; ``dimensions`` among them."""
-        ...
 
     def encode_queries(self, texts: Sequence[str]) -> Singles:
         """Return a [texts, dimensions] array."""
-        ...
 
     def encode_passages(self, texts: Sequence[str]) -> Singles:
         """Return a [texts, dimensions] array."""
-        ...
 
 
 class Encoder:

@@ -65,23 +65,18 @@ class Index(Protocol):
     @property
     def manifest(self) -> Manifest:
         """The record of the index's inputs."""
-        ...
 
     def __len__(self) -> int:
         """Number of documents."""
-        ...
 
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
         """Return the ids of documents, given their numbers."""
-        ...
 
     def search(self, query: str, k: int) -> Hits:
         """Return the best ``k`` documents that share a term with the query, or as many as there are."""
-        ...
 
     def search_all(self, queries: Sequence[str], k: int) -> list[Hits]:
         """Return `search` of each query."""
-        ...
 
 
 class BatchedIndex(ABC):

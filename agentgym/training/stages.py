@@ -75,11 +75,9 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, as plain values and tensors; alike on every rank."""
-        ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
-        ...
 
 
 class Collector(Stateful, Protocol):
@@ -88,7 +86,6 @@ class Collector(Stateful, Protocol):
     @property
     def episodes(self) -> int:
         """Episodes played to their ends by this process."""
-        ...
 
     def collect(self, version: int) -> Collected:
         """Return the rollouts of one update, alike on every rank.
@@ -96,15 +93,12 @@ class Collector(Stateful, Protocol):
         Args:
             version: of the weights that are about to be updated.
         """
-        ...
 
     def over_ranks(self) -> tuple[int, int]:
         """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
-        ...
 
     def close(self) -> None:
         """End what is being played ahead, if anything is."""
-        ...
 
 
 class Scorer(Stateful, Protocol):
@@ -112,7 +106,6 @@ class Scorer(Stateful, Protocol):
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return the advantage of every step or token."""
-        ...
 
 
 class Minimiser(Stateful, Protocol):
@@ -120,7 +113,6 @@ class Minimiser(Stateful, Protocol):
 
     def prepare(self, rollouts: RolloutBatch, scores: Scores) -> Batch:
         """Return the columns of the loss; what stays fixed during the update is computed here."""
-        ...
 
     def minimise(self, rollouts: RolloutBatch, batch: Batch, *, seed: int, rate: float) -> UpdateMetrics:
         """Take the optimiser steps of one batch.
@@ -134,7 +126,6 @@ class Minimiser(Stateful, Protocol):
         Raises:
             DivergenceError: a loss or a gradient is not a number; the step that it was for is not taken.
         """
-        ...
 
 
 class Stateless:

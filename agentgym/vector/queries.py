@@ -30,19 +30,15 @@ class AnswersAhead(Protocol):
 
     def begin_resets(self, slots: Sequence[int], tasks: Sequence[str], rollouts: Sequence[int]) -> None:
         """Send the queries of resetting slots to tasks."""
-        ...
 
     def begin_steps(self, slots: Sequence[int], actions: Sequence[str]) -> None:
         """Send the queries of playing actions."""
-        ...
 
     def collect_answers(self) -> Answered:
         """Return the slots whose answers have come since the last call; `step_at` or `reset_at` uses them."""
-        ...
 
     def wake_with(self, wake: Wake | None) -> None:
         """Have a function called when `collect_answers` may have more."""
-        ...
 
 
 class SlotAnswers(Generic[EnvT]):

@@ -24,7 +24,6 @@ class ChatModel(Protocol):
 
         It is called from any thread, the callbacks of earlier futures included.
         """
-        ...
 
 
 def start_exchange(model: ChatModel, exchange: ChatExchange[Result]) -> Future[Result]:

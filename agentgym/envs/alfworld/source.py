@@ -26,15 +26,12 @@ class GameSource(Protocol):
     @property
     def name(self) -> str:
         """The game's name in messages."""
-        ...
 
     def read(self) -> GameText:
         """Return the text; UsageError or MissingDataError where it cannot be had."""
-        ...
 
     def __hash__(self) -> int:
         """Tell games apart, as caches do."""
-        ...
 
 
 _live: WeakValueDictionary[tuple[GameSource, str], Scene] = WeakValueDictionary()

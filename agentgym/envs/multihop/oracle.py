@@ -28,7 +28,6 @@ class AskedGame(Protocol):
     @property
     def task(self) -> Task:
         """The task being played."""
-        ...
 
 
 class MultihopOracle(SnapshotPolicy):

@@ -42,19 +42,15 @@ class SocialJudge(Protocol):
     @property
     def kind(self) -> AnswerKind:
         """The kind of its answers."""
-        ...
 
     def question(self, scenario: Scenario, state: GameState) -> Any:
         """Return a conversation's question: all that the answer depends on."""
-        ...
 
     def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
         """Return ratings for each question, as `agentgym.envs.sotopia.judgeprompt.read_rating` reads them."""
-        ...
 
     def agrees(self, said: Any, computed: Any) -> bool:
         """Return whether a rating that was recorded is the one computed here."""
-        ...
 
 
 class RuleJudge:

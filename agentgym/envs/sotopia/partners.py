@@ -141,7 +141,6 @@ class Partner(Protocol):
     @property
     def kind(self) -> AnswerKind:
         """The kind of its answers."""
-        ...
 
     def question(self, scenario: Scenario, side: Side, state: GameState, sample: int) -> Any:
         """Return the question: all that the answer depends on.
@@ -152,15 +151,12 @@ class Partner(Protocol):
             state: the conversation so far, the partner to act.
             sample: tells attempts at one task apart, where answers are sampled.
         """
-        ...
 
     def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
         """Return an action string for each question."""
-        ...
 
     def agrees(self, said: Any, computed: Any) -> bool:
         """Return whether an answer that was recorded is the one computed here."""
-        ...
 
 
 class TemperamentPartner:

@@ -34,29 +34,23 @@ class ScenarioPool(Protocol):
     @property
     def split(self) -> str:
         """Name of the split."""
-        ...
 
     @property
     def dataset(self) -> str:
         """Name of the data set."""
-        ...
 
     @property
     def ids(self) -> Sequence[str]:
         """Content ids in order, all different."""
-        ...
 
     def __len__(self) -> int:
         """Number of scenarios."""
-        ...
 
     def __getitem__(self, index: int) -> Scenario:
         """Return a scenario by its place."""
-        ...
 
     def position(self, name: str) -> int | None:
         """Return the place of a scenario by its own id (`Scenario.id`); None where there is none."""
-        ...
 
 
 class ScenarioList:

@@ -82,15 +82,12 @@ class ResponseChecker(Protocol):
     @property
     def tolerance(self) -> Tolerance:
         """Of the weights' type."""
-        ...
 
     def recorded(self, request: Request, record: TranscriptRecord, number: int) -> Completion:
         """Return a recorded answer in the form that later prompts contain."""
-        ...
 
     def recompute(self, request: Request, record: TranscriptRecord, number: int) -> Recomputed:
         """Recompute a response of the episode, from its question made anew by replay."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ class Resampled(Protocol):
 
     def submit(self, question: Any, *, sample: int = 0) -> Future[Any]:
         """Return the answer to come; ``sample`` distinguishes answers to one question."""
-        ...
 
 
 def judge_again(

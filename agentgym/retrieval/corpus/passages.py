@@ -44,23 +44,18 @@ class PassageStore(Protocol):
     @property
     def sha256(self) -> str:
         """Of all ids and contents, in order: an index over these passages has it as its ``corpus_sha256``."""
-        ...
 
     def __len__(self) -> int:
         """Number of passages."""
-        ...
 
     def __getitem__(self, number: int) -> Passage:
         """Return a passage; `IndexError` where there is none of that number."""
-        ...
 
     def title(self, number: int) -> str:
         """Return the title alone, which is cheaper."""
-        ...
 
     def __iter__(self) -> Iterator[Passage]:
         """Yield all passages, in order."""
-        ...
 
 
 class PassageList:

@@ -22,11 +22,9 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> Sequence[int]:
         """Return the token ids of a piece of text, without special tokens around it."""
-        ...
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens included."""
-        ...
 
 
 class ActionTrie:

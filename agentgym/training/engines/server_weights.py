@@ -30,11 +30,9 @@ class WeightSender(Protocol):
     @property
     def device(self) -> str | None:
         """Where tensors are wanted; None for where they are."""
-        ...
 
     def send(self, servers: Sequence[VllmServer], to_all: ToAll, weights: Mapping[str, Tensor]) -> None:
         """Return when all servers have taken over the weights."""
-        ...
 
 
 class FileSender:

@@ -85,12 +85,10 @@ class Engine(Protocol):
     @property
     def version(self) -> int:
         """Version of the weights that the next generation is sampled from."""
-        ...
 
     @property
     def context_length(self) -> int:
         """Most tokens that a prompt and its response may have together."""
-        ...
 
     def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Continue every prompt.
@@ -102,7 +100,6 @@ class Engine(Protocol):
         Raises:
             UsageError: a prompt leaves no room in the context for a response.
         """
-        ...
 
     def submit(self, request: GenerationRequest) -> Future[Generation]:
         """Return the generation to come, as `generate` would; requests are drawn side by side.
@@ -110,7 +107,6 @@ class Engine(Protocol):
         Raises:
             UsageError: as `generate`. What fails later is the future's exception.
         """
-        ...
 
     def sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
         """Take over weights.
@@ -122,4 +118,3 @@ class Engine(Protocol):
         Raises:
             UsageError: a tensor is unknown, missing or of another shape. Then all weights are as before.
         """
-        ...

@@ -26,7 +26,6 @@ class ObservationEncoder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """Return a vector for each of n different texts, (n, d); all ranks have to ask."""
-        ...
 
 
 class PolicyEncoder:

@@ -61,11 +61,9 @@ class Judge(Protocol):
     @property
     def name(self) -> str:
         """With what pins it, such as the sha256 of its weights."""
-        ...
 
     def probabilities(self, prompts: Sequence[str]) -> Sequence[float]:
         """Return the probability of `TRUE` after each prompt, whatever stands beside it."""
-        ...
 
 
 def read_prompt(path: Path) -> str:

@@ -38,19 +38,15 @@ class Selector(Protocol):
     @property
     def kind(self) -> AnswerKind:
         """The kind of its answers."""
-        ...
 
     def question(self, topic: Topic, number: int) -> Any:
         """Return a paper's question: plain data, on which alone the answer depends."""
-        ...
 
     def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
         """Return a number from 0 to 1 for each question."""
-        ...
 
     def agrees(self, said: Any, computed: Any) -> bool:
         """Return whether an answer that was recorded is the one computed here, within the tolerance."""
-        ...
 
 
 class GoldSelector:

@@ -186,27 +186,21 @@ class Catalogue(Protocol):
     @property
     def sha256(self) -> str:
         """64 hex digits over all products and instructions, in order."""
-        ...
 
     def __len__(self) -> int:
         """Number of products."""
-        ...
 
     def product(self, index: int) -> Product:
         """Return product ``index``, 0 <= index < len(self)."""
-        ...
 
     def listing(self, index: int) -> ListedProduct:
         """Return the entry of product ``index`` on a page of results."""
-        ...
 
     def index_of(self, asin: str) -> int | None:
         """Return the position of a product; None where there is no such product."""
-        ...
 
     def instructions(self, kind: Goals) -> Iterable[Instruction]:
         """Return the instructions of one kind, in the order of the products."""
-        ...
 
 
 class ListCatalogue:

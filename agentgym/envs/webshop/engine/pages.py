@@ -58,15 +58,12 @@ class ResultPage(Protocol):
 
     def item(self, asin: str) -> Product:
         """Return the product of a name."""
-        ...
 
     def listing(self, index: int) -> ListedProduct:
         """Return the entry of the product of a position."""
-        ...
 
     def found(self, query: str) -> Sequence[int]:
         """Return the positions of what a search finds, best first."""
-        ...
 
 
 CARDS_KEPT = 4_096

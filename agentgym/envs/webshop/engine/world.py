@@ -33,7 +33,6 @@ class ProductSearcher(Protocol):
 
     def search(self, query: str, k: int) -> Hits:
         """Return the best ``k`` products, by position; fewer where fewer match."""
-        ...
 
 
 class ShopWorld:

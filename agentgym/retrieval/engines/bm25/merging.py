@@ -24,7 +24,6 @@ class BlockSource(Protocol):
 
     def load(self) -> CountedBlock:
         """Return the block."""
-        ...
 
 
 class _Runs(NamedTuple):

@@ -110,7 +110,6 @@ class Allocate(Protocol):
 
     def __call__(self, name: str, size: int) -> npt.NDArray[Any]:
         """Return an array of ``size`` entries, to be filled."""
-        ...
 
 
 def in_memory(name: str, size: int) -> npt.NDArray[Any]:

@@ -70,7 +70,6 @@ class Ranking(Protocol):
 
     def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
         """Return the best ``k`` documents of each query."""
-        ...
 
 
 class NumpyRanker:
