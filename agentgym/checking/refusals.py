@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
+from operator import methodcaller
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,8 +39,8 @@ def _resets(known: str) -> Calls:
     }
     for seed in (-1, True, "1", 1.0, float("inf"), np.float64(1)):
         row: Any = [5, 6, 7, seed]
-        calls[f"seed {seed!r} among others"] = partial(_reset_with, seeds=row)
-        calls[f"seed {seed!r} in reset_at"] = partial(_reset_at_with, seeds=row)
+        calls[f"seed {seed!r} among others"] = methodcaller("reset", seed=row)
+        calls[f"seed {seed!r} in reset_at"] = methodcaller("reset_at", range(SLOTS), None, row)
     return calls
 
 
@@ -67,22 +67,6 @@ def _steps() -> Calls:
     return calls
 
 
-def _reset_with(envs: AgentVectorEnv, seeds: Any) -> Any:
-    return envs.reset(seed=seeds)
-
-
-def _reset_at_with(envs: AgentVectorEnv, seeds: Any) -> Any:
-    return envs.reset_at(range(SLOTS), None, seeds)
-
-
-def _step_with(envs: AgentVectorEnv, actions: Any) -> Any:
-    return envs.step(actions)
-
-
-def _step_at_with(envs: AgentVectorEnv, actions: Any) -> Any:
-    return envs.step_at([1, 0], actions)
-
-
 def check_refused_resets_change_nothing(make: MakeVector) -> None:
     """A reset that is refused for one slot is a one-line UsageError, and no slot begins anew."""
     _check_refused(make, UsageError, lambda envs: _resets(envs.tasks[0].id))
@@ -99,8 +83,8 @@ def check_actions_of_other_types_change_nothing(make: MakeVector) -> None:
     calls: Calls = {}
     for action in (3, None, b"up", ["up"]):
         row = [*texts[1:], action]
-        calls[f"action {action!r}"] = partial(_step_with, actions=row)
-        calls[f"action {action!r} in step_at"] = partial(_step_at_with, actions=row[2:])
+        calls[f"action {action!r}"] = methodcaller("step", row)
+        calls[f"action {action!r} in step_at"] = methodcaller("step_at", [1, 0], row[2:])
     _check_refused(make, TypeError, lambda envs: calls)
 
 

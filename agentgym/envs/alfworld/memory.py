@@ -9,10 +9,10 @@ wordings ``alfworld-memory`` and ``alfworld-memory-terse`` tell instead of past 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeAlias
 
 from agentgym.core.types import Request, Step
 from agentgym.prompts.fields import PromptFields
@@ -160,6 +160,9 @@ class RoomMemory:
                 self.treated.add((verb, thing))
 
 
+PlacesOf: TypeAlias = Callable[[RoomMemory, str, Iterable[str]], list[str]]
+
+
 def recall(request: Request) -> str:
     """Return the memory of an episode as text.
 
@@ -222,21 +225,21 @@ def recall_briefly(request: Request, task: str = "") -> str:
         "unknown": _listed(memory.receptacles - memory.searched),
         "held": " ".join(memory.told_held()),
         "here": " ".join([*memory.told_here(), *here]),
-        "named": " ".join(_named(memory, task)),
+        "named": " ".join(named(memory, task, _places)),
     }
     return "\n".join(f"{label}: {words or NONE}" for label, words in told.items())
 
 
-def _named(memory: RoomMemory, task: str) -> list[str]:
-    """Return the knowledge of the kinds that a task names, as words."""
+def named(memory: RoomMemory, task: str, places_of: PlacesOf) -> list[str]:
+    """Return the knowledge of the kinds that a task names, as words; ``places_of`` tells places of things."""
     words: list[str] = []
     places = {kind_of(place) for place in memory.receptacles}
     for kind in dict.fromkeys(_WORD.findall(task.lower())):
-        things, held = memory.of_kind(kind), kind == kind_of(memory.held)
+        things, held = sorted(memory.of_kind(kind)), kind == kind_of(memory.held)
         if things or held:
             words += [kind, *(["held"] if held else [])]
-            words += _places(memory, "moved", [thing for thing in things if thing in memory.moved])
-            words += _places(memory, "seen", [thing for thing in things if thing not in memory.moved])
+            words += places_of(memory, "moved", [thing for thing in things if thing in memory.moved])
+            words += places_of(memory, "seen", [thing for thing in things if thing not in memory.moved])
         elif kind in places:
             words += [kind, "here" if kind == kind_of(memory.place) else "away"]
     return words

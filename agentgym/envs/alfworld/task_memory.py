@@ -7,15 +7,12 @@ the task name, where there is something to be found still, and what was done in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
 from agentgym.core.types import Request
-from agentgym.envs.alfworld.memory import NONE, RoomMemory, commands_of, kind_of
+from agentgym.envs.alfworld.memory import NONE, RoomMemory, commands_of, named
 from agentgym.prompts.fields import PromptFields
-
-_WORD = re.compile(r"[a-z]+")
 
 
 def recall_for_task(request: Request, task: str = "") -> str:
@@ -56,7 +53,7 @@ def recall_for_task(request: Request, task: str = "") -> str:
         "held": " ".join(memory.told_held()),
         "here": " ".join(memory.told_here()),
         "tried": " ".join(_shortened(reversed(tried))),
-        "named": " ".join(_named(memory, task)),
+        "named": " ".join(named(memory, task, _placed)),
     }
     lines = [f"{label}: {words or NONE}" for label, words in told.items()]
     return "\n".join((f"unknown:{unknown}" if unknown else f"unknown: {NONE}", *lines))
@@ -97,21 +94,6 @@ def _shortened(actions: Iterable[str]) -> list[str]:
         " ".join(([] if verb == "go to" else [verb]) + [thing] + ([place] if place else []))
         for _, verb, thing, place in commands
     ]
-
-
-def _named(memory: RoomMemory, task: str) -> list[str]:
-    """Return the knowledge of the kinds that a task names, as words."""
-    words: list[str] = []
-    places = {kind_of(place) for place in memory.receptacles}
-    for kind in dict.fromkeys(_WORD.findall(task.lower())):
-        things, held = sorted(memory.of_kind(kind)), kind == kind_of(memory.held)
-        if things or held:
-            words += [kind, *(["held"] if held else [])]
-            words += _placed(memory, "moved", [thing for thing in things if thing in memory.moved])
-            words += _placed(memory, "seen", [thing for thing in things if thing not in memory.moved])
-        elif kind in places:
-            words += [kind, "here" if kind == kind_of(memory.place) else "away"]
-    return words
 
 
 def _placed(memory: RoomMemory, label: str, things: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ _WORD = re.compile(r"[^\W\d_]\.(?=\s)|[^\W_]+(?:[-'\u2019&][^\W_]+)*|\S")
 _WITHIN = frozenset({"of", "de", "von", "the", "upon", "la", "del"})
 """Words that may stand within a name."""
 
-_NO_NAMES = frozenset(
+FUNCTION_WORDS = frozenset(
     [
         "a",
         "an",
@@ -31,10 +31,6 @@ _NO_NAMES = frozenset(
         "does",
         "for",
         "from",
-        "he",
-        "her",
-        "his",
-        "how",
         "in",
         "is",
         "it",
@@ -42,23 +38,33 @@ _NO_NAMES = frozenset(
         "of",
         "on",
         "or",
-        "she",
         "that",
         "the",
-        "their",
-        "there",
-        "they",
         "this",
         "to",
         "was",
         "were",
-        "what",
-        "when",
-        "where",
         "which",
         "who",
         "whose",
         "with",
+    ]
+)
+"""Words that carry no meaning of their own."""
+
+_NO_NAMES = FUNCTION_WORDS | frozenset(
+    [
+        "he",
+        "her",
+        "his",
+        "how",
+        "she",
+        "their",
+        "there",
+        "they",
+        "what",
+        "when",
+        "where",
         "january",
         "february",
         "march",

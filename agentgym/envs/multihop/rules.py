@@ -13,7 +13,7 @@ from typing import NamedTuple
 from agentgym.core.calls import Call, read_calls, write_calls
 from agentgym.core.policies import RequestPolicy
 from agentgym.core.types import Policy, Request
-from agentgym.envs.multihop.candidates import base_title, names_in
+from agentgym.envs.multihop.candidates import FUNCTION_WORDS, base_title, names_in
 from agentgym.envs.multihop.env import MultihopEnv
 from agentgym.envs.multihop.forms import ANSWER, CALLS, SEARCH, normal_query
 from agentgym.errors import UnsupportedEnvError
@@ -29,38 +29,6 @@ _YES_OR_NO = frozenset({"are", "did", "do", "does", "is", "was", "were", "have",
 _NEAR = 0.8
 """What each hop counts, in words shared."""
 _STEM = 4
-_FUNCTION_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "at",
-        "by",
-        "did",
-        "do",
-        "does",
-        "for",
-        "from",
-        "in",
-        "is",
-        "it",
-        "its",
-        "of",
-        "on",
-        "or",
-        "that",
-        "the",
-        "this",
-        "to",
-        "was",
-        "were",
-        "which",
-        "who",
-        "whose",
-        "with",
-    ]
-)
 
 
 class Seen(NamedTuple):
@@ -227,14 +195,14 @@ def _likeness(one: str, other: str) -> float:
 
 def _overlap(question: str, text: str) -> float:
     """Return the share of the question's words that a text has."""
-    asked = [word for word in _content(question) if word not in _FUNCTION_WORDS]
+    asked = [word for word in _content(question) if word not in FUNCTION_WORDS]
     words = set(_content(text))
     return sum(word in words for word in asked) / max(1, len(asked))
 
 
 def _stems(words: Iterable[str]) -> set[str]:
     """Return the stems of words, which ``directed`` and ``director`` share."""
-    return {word[:_STEM] for word in words if word not in _FUNCTION_WORDS}
+    return {word[:_STEM] for word in words if word not in FUNCTION_WORDS}
 
 
 def _content(text: str) -> list[str]:
