@@ -3,19 +3,24 @@
 A word is a run of letters, digits and underscores, with a single point, colon or apostrophe between two
 letters or a single point, comma, semicolon or apostrophe between two digits. An ideograph is a word, a run
 of katakana or of a script written without spaces is one, and so is an emoji. Marks belong to the character
-before them. The classes of characters are Lucene's own (`agentgym.retrieval.word_breaks`), whatever version
-of Unicode this Python has.
+before them. The classes of characters are Lucene's own (``word_breaks.json``), whatever version of Unicode
+this Python has.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Final
 
-from agentgym.retrieval.word_breaks import CLASSES
+CLASSES: Final[Mapping[str, str]] = json.loads(
+    files("agentgym.retrieval").joinpath("word_breaks.json").read_text(encoding="utf-8")
+)
+"""Ranges of characters in hexadecimal, by class of Unicode 12.1's rules; a surrogate is in none."""
 
 MAX_WORD_LENGTH: Final = 255
 """UTF-16 units that are read at a time: a word is cut there, and what decides where it ends lies within."""
@@ -42,7 +47,7 @@ def words(text: str) -> list[str]:
         if "_" in text:
             found = [word for word in found if word.strip("_")]
         return _within(text, plain) if _is_long(found) else found
-    plain = _BEYOND.sub(_stand_in, text)
+    plain = _BEYOND.sub(lambda match: _stand_for(match[0]), text)
     if plain is text:
         found = _unicode().findall(text)
     else:
@@ -113,10 +118,6 @@ def _stand_for(character: str) -> str:
         if code <= last:
             return stand_in
     return " "
-
-
-def _stand_in(match: re.Match[str]) -> str:
-    return _stand_for(match[0])
 
 
 def _set(name: str) -> str:

@@ -1,16 +1,15 @@
 """Ask Lucene for its word-break classes and record its tokens: ``python -m benchmarks.parity.words``.
 
-Writes ``agentgym/retrieval/word_breaks.py`` and ``tests/retrieval/words.json``. Needs what ``make test-java``
-installs. Source of the classes: the StandardTokenizer of the jar of Anserini at hand, probed with every
-character; its tables are of Unicode 12.1, which `check_version` checks (12.0's letters are letters to it, and
-13.0's are not; 12.1 added U+32FF alone, which is in no word). The jars of pyserini 0.25.0 and 1.6.0 hold the
-same tokenizer, byte for byte.
+Writes ``agentgym/retrieval/word_breaks.json`` and ``tests/retrieval/words.json``. Needs what
+``make test-java`` installs. Source of the classes: the StandardTokenizer of the jar of Anserini at hand,
+probed with every character; its tables are of Unicode 12.1, which `check_version` checks (12.0's letters are
+letters to it, and 13.0's are not; 12.1 added U+32FF alone, which is in no word). The jars of pyserini 0.25.0
+and 1.6.0 hold the same tokenizer, byte for byte.
 """
 
 from __future__ import annotations
 
 import json
-import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,10 +19,10 @@ import numpy as np
 
 from agentgym.errors import UsageError
 from agentgym.retrieval.engines.java import java_class
-from agentgym.retrieval.word_breaks import CLASSES
+from agentgym.retrieval.words import CLASSES
 
 ROOT: Final = Path(__file__).parents[2]
-TABLE: Final = ROOT / "agentgym/retrieval/word_breaks.py"
+TABLE: Final = ROOT / "agentgym/retrieval/word_breaks.json"
 RECORDED: Final = ROOT / "tests/retrieval/words.json"
 
 EXEMPLARS: Final = {
@@ -237,28 +236,9 @@ def _range_texts(codes: Iterable[int]) -> Iterator[str]:
 
 
 def write_table(classes: dict[str, list[int]]) -> str:
-    """Return the text of ``agentgym/retrieval/word_breaks.py``."""
-    lines = [
-        '"""Classes of characters by Unicode 12.1\'s rules of word breaks, as Lucene 9 has them.',
-        "",
-        "Written by ``python -m benchmarks.parity.words``, which asks Lucene; do not edit.",
-        '"""',
-        "",
-        "from collections.abc import Mapping",
-        "from typing import Final",
-        "",
-        "CLASSES: Final[Mapping[str, str]] = {",
-    ]
-    for name, codes in classes.items():
-        wrapped = textwrap.wrap(" ".join(_range_texts(codes)), 99, break_on_hyphens=False)
-        if len(wrapped) == 1 and len(f'    "{name}": "{wrapped[0]}",') <= 110:
-            lines.append(f'    "{name}": "{wrapped[0]}",')
-        else:
-            blanks = [" "] * (len(wrapped) - 1) + [""]
-            parts = [f'        "{part}{blank}"' for part, blank in zip(wrapped, blanks, strict=True)]
-            lines += [f'    "{name}": (', *parts, "    ),"]
-    lines += ["}", '"""Ranges of characters in hexadecimal, by class; a surrogate is in none."""', ""]
-    return "\n".join(lines)
+    """Return the text of ``agentgym/retrieval/word_breaks.json``."""
+    ranges = {name: " ".join(_range_texts(codes)) for name, codes in classes.items()}
+    return json.dumps(ranges, indent=1) + "\n"
 
 
 def draw_texts(seed: int, count: int) -> list[str]:

@@ -18,8 +18,7 @@ from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.engines.bm25 import build_bm25
 from agentgym.retrieval.engines.java import JAR_VARIABLE, find_jar, find_java, java_class, needed_java
 from agentgym.retrieval.engines.lucene import adopt_lucene, build_lucene, open_lucene
-from agentgym.retrieval.word_breaks import CLASSES
-from agentgym.retrieval.words import words
+from agentgym.retrieval.words import CLASSES, words
 from benchmarks.parity.words import ask_classes, codes_of, draw_texts, lucene_words
 
 SHOP = [
