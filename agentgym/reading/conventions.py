@@ -40,6 +40,11 @@ class CallConvention:
         return self.syntax not in ("pairs", "between")
 
     @cached_property
+    def opening(self) -> re.Pattern[str]:
+        """What comes before the content; a group has the tool's name where the content has none."""
+        return re.compile(self.begin)
+
+    @cached_property
     def closing(self) -> re.Pattern[str]:
         """What has to follow the content."""
         return re.compile(self.end)
@@ -52,15 +57,18 @@ class CallConvention:
             return partial(read_between, closing=self.end)
         return partial(read_gemma, quote=self.quote) if self.syntax == "gemma" else read_arguments
 
-    def content(self, text: str, begin: int, name: str) -> tuple[Sequence[SaidCall], int]:
-        """Return the calls whose content begins at a place, and where it ends; ``name``: as `name_at`.
+    def content(self, text: str, start: int) -> tuple[Sequence[SaidCall], int]:
+        """Return the calls that begin at a place, and where their content ends.
 
         Raises:
             UnreadableError: it is malformed.
         """
+        opened = self.opening.match(text, start)
+        assert opened is not None
         if self.syntax in LISTS:
-            return LISTS[self.syntax](text, begin)
-        arguments, end = self._arguments(text, begin)
+            return LISTS[self.syntax](text, opened.end())
+        arguments, end = self._arguments(text, opened.end())
+        name = opened.groupdict().get("name") or ""
         return [SaidCall(name, arguments, typed=self.syntax != "pairs")], end
 
 
@@ -101,7 +109,9 @@ def conventions() -> tuple[CallConvention, ...]:
     return tuple(CallConvention(**each) for each in _table()["convention"])
 
 
-ANSWER_TAGS = CallConvention("answer-tags", "Search-R1", "<answer>", "<answer>", "between", "</answer>")
+ANSWER_TAGS = CallConvention(
+    "answer-tags", "Search-R1", "<answer>", "<(?P<name>answer)>", "between", "</answer>"
+)
 """A call of the tool ``answer``, where that takes a text and nothing else."""
 
 
@@ -120,21 +130,6 @@ def marks() -> Marks:
 @cache
 def scanner(calls: tuple[CallConvention, ...], opening: tuple[ThoughtMarks, ...]) -> re.Pattern[str]:
     """Return the pattern that finds where the next call (group c0, c1, ...) or thought (t0, ...) begins."""
-    found = [f"(?P<c{place}>{_unnamed(each.begin)})" for place, each in enumerate(calls)]
+    found = [f"(?P<c{place}>{each.begin.replace('(?P<name>', '(?:')})" for place, each in enumerate(calls)]
     found += [f"(?P<t{place}>{re.escape(each.begin)})" for place, each in enumerate(opening)]
     return re.compile("|".join(found))
-
-
-@cache
-def _begin(convention: CallConvention) -> re.Pattern[str]:
-    return re.compile(convention.begin)
-
-
-def name_at(convention: CallConvention, text: str, begin: int) -> str:
-    """Return the tool's name in what begins a call; empty where the content has it."""
-    found = _begin(convention).match(text, begin)
-    return str(found.groupdict().get("name") or "") if found else ""
-
-
-def _unnamed(pattern: str) -> str:
-    return pattern.replace("(?P<name>", "(?:")

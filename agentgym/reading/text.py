@@ -12,7 +12,6 @@ from agentgym.reading.conventions import (
     ThoughtMarks,
     conventions,
     marks,
-    name_at,
     scanner,
     thoughts,
 )
@@ -147,7 +146,7 @@ class _Scan:
             if kind == "t":
                 self.place = self._thought(opening[number], match.end())
             else:
-                end = self._call(found[number], match)
+                end = self._call(found[number], match.start())
                 self._spans.append((match.start(), end))
                 self.place = end
         left = self.text[self.place :]
@@ -174,10 +173,8 @@ class _Scan:
         self.thoughts.append(self.text[begin:end].removeprefix(kind.label))
         return min(end + len(kind.end), len(self.text))
 
-    def _call(self, convention: CallConvention, match: re.Match[str]) -> int:
-        tags = convention is ANSWER_TAGS
-        name = "answer" if tags else name_at(convention, self.text, match.start())
-        calls, end = convention.content(self.text, match.end(), name)
+    def _call(self, convention: CallConvention, start: int) -> int:
+        calls, end = convention.content(self.text, start)
         closed = convention.closing.match(self.text, end)
         if closed is None and convention.whole and not _without_marks(self.text[end:]):
             end = len(self.text)  # the call is whole, whatever would close it
