@@ -88,23 +88,21 @@ def seed(text: str) -> int:
 
 def seconds(text: str) -> float:
     """Read a duration, for ``type=``."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"a duration is a number of at least 0, got {text!r}")
-    return value
+    return _not_negative(text, "a duration")
 
 
 def amount(text: str) -> float:
     """Read an amount of money, for ``type=``."""
+    return _not_negative(text, "an amount")
+
+
+def _not_negative(text: str, what: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"an amount is a number of at least 0, got {text!r}")
+        raise argparse.ArgumentTypeError(f"{what} is a number of at least 0, got {text!r}")
     return value
 
 

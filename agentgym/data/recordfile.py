@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
@@ -62,9 +61,7 @@ class RecordWriter:
         """Return the writer."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Remove what was not finished."""
         with suppress(OSError):  # what is left in the buffer goes with the draft
             self._file.close()
@@ -129,11 +126,9 @@ class StoreWriter:
         """Return the writer."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Remove what was not finished."""
-        self._file.__exit__(kind, error, trace)
+        self._file.__exit__(*error)
 
 
 def sorted_keys(

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from time import monotonic, sleep, time
-from types import TracebackType
 from typing import Self
 
 from agentgym.errors import UsageError
@@ -161,9 +160,7 @@ class Journal:
         """Return the journal itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close."""
         self.close()
 

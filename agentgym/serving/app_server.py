@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from agentgym.errors import UsageError
@@ -97,9 +96,7 @@ class AppServer:
         """Return the server itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close."""
         self.close()
 

@@ -193,16 +193,21 @@ class StepCriticScorer(CriticScorer):
         return Scores(shown, "step", values, raw + values)
 
 
+def _with_next_values(learner: Learner, rollouts: RolloutBatch) -> tuple[StepBatch, Floats]:
+    """Return the steps, with values of the states after them where episodes were cut, and tokens' values."""
+    values, steps = learner.values(rollouts.rows, "token"), rollouts.steps
+    if steps.truncated.any():
+        steps = steps.with_columns(next_values=learner.values(rollouts.rows, "step"))
+    return steps, values
+
+
 @dataclass(frozen=True, slots=True)
 class TokenCriticScorer(CriticScorer):
     """Advantages of response tokens, from a critic that values them (PPO)."""
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return advantages, and ``A + V`` as the critic's targets."""
-        values = self.learner.values(rollouts.rows, "token")
-        steps = rollouts.steps
-        if steps.truncated.any():
-            steps = steps.with_columns(next_values=self.learner.values(rollouts.rows, "step"))
+        steps, values = _with_next_values(self.learner, rollouts)
         raw = self.advantage(steps, values=values, whiten=False)
         shown = self.advantage(steps, values=values, whiten=True) if self.whiten else raw
         return Scores(shown, "token", values, raw + values)
@@ -226,10 +231,7 @@ class SharedTokenScorer(Stateless):
 
     def score(self, rollouts: RolloutBatch) -> Scores:
         """Return advantages of steps, and ``A + V`` of tokens as the critic's targets."""
-        values = self.learner.values(rollouts.rows, "token")
-        steps = rollouts.steps
-        if steps.truncated.any():
-            steps = steps.with_columns(next_values=self.learner.values(rollouts.rows, "step"))
+        steps, values = _with_next_values(self.learner, rollouts)
         raw = self.of_tokens(steps, values=values)
         return Scores(self.advantage(steps, values), "step", values, raw + values)
 

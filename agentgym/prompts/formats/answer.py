@@ -124,32 +124,19 @@ class AnswerFormat:
             return action
 
 
-def split_thought(text: str, tag: str) -> tuple[str, str, str]:
+def split_thought(text: str, tag: str, *, first: bool = False) -> tuple[str, str, str]:
     """Return the thought, what comes after it, and a problem.
 
-    The thought ends at the last closing tag, so that what it quotes is not taken for an answer. Its
-    opening tag may be missing: some chat templates end with it.
+    The thought ends at the last closing tag, so that what it quotes is not taken for an answer; or at the
+    ``first`` one: a model that goes on after its answer with turns of its own making thinks again there, and
+    those turns belong to what is read. Its opening ``tag`` may be missing: some chat templates end with it.
     """
     opening, closing = f"<{tag}>", f"</{tag}>"
-    head, closed, rest = text.rpartition(closing)
+    head, closed, rest = text.partition(closing) if first else text.rpartition(closing)
     if not closed:
         if opening in text:
             raise UnreadableError(f"a {opening} that is not closed")
         thought, rest = split_thought_marks(text) if tag == "think" else ("", text)  # of another family
         return thought, rest, "" if thought else f"no {opening}...{closing}"
-    before, opened, thought = head.partition(opening)
-    return (thought if opened else before).strip(), rest, ""
-
-
-def split_first_thought(text: str, tag: str) -> tuple[str, str, str]:
-    """Return the same for a thought that ends at the first closing tag.
-
-    A model that goes on after its answer with turns of its own making thinks again there: those turns
-    belong to what is read, not to the thought.
-    """
-    opening, closing = f"<{tag}>", f"</{tag}>"
-    head, closed, rest = text.partition(closing)
-    if not closed:
-        return split_thought(text, tag)
     before, opened, thought = head.partition(opening)
     return (thought if opened else before).strip(), rest, ""

@@ -10,7 +10,6 @@ from agentgym.errors import UsageError
 from agentgym.prompts.formats.answer import (
     Answer,
     AnswerFormat,
-    split_first_thought,
     split_thought,
 )
 from agentgym.reading.syntaxes import UnreadableError
@@ -70,7 +69,7 @@ def write_search_r1(thought: str, actions: Sequence[str], tools: tuple[Tool, ...
 
 def read_search_r1(text: str, tools: tuple[Tool, ...]) -> Answer:
     """Read one tag: its first closing tag ends the action, and a second tag makes it no action."""
-    thought, rest, problem = split_first_thought(text, "think")
+    thought, rest, problem = split_thought(text, "think", first=True)
     found = _SEARCH_OR_ANSWER.search(rest)
     if found is None:
         raise UnreadableError("no <search>...</search> or <answer>...</answer> after the thought")

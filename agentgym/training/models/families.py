@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     GenerationConfig,
@@ -30,7 +29,7 @@ from transformers import (
 
 from agentgym.core.options import check_choice
 from agentgym.training.models.models import LanguageModel, save_model
-from agentgym.training.models.tiny import SHAPES, word_tokenizer
+from agentgym.training.models.tiny import SHAPES, model_settings, with_random_weights, word_tokenizer
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -107,26 +106,12 @@ def make_family_model(
         UsageError: unknown family.
     """
     check_choice("family", name, FAMILIES)
-    family, shape = FAMILIES[name], SHAPES[size]
+    family = FAMILIES[name]
     tokenizer = _tokenizer(family, texts)
     tokenizer.chat_template = (_TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
-    config = family.config(
-        vocab_size=len(tokenizer),
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.key_value_heads,
-        max_position_embeddings=context,
-        initializer_range=shape.hidden**-0.5,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        **family.settings,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = family.model(config)
+    sizes = model_settings(SHAPES[size], tokenizer, context)
+    config = family.config(**sizes, bos_token_id=tokenizer.bos_token_id, **family.settings)
+    model = with_random_weights(family.model, config, seed)
     model.generation_config = GenerationConfig(  # type: ignore[no-untyped-call]
         do_sample=True,
         bos_token_id=tokenizer.bos_token_id,

@@ -9,12 +9,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
-from transformers import GenerationConfig, Qwen2Config, Qwen2ForCausalLM, Qwen2Tokenizer
+from transformers import (
+    GenerationConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen2Tokenizer,
+)
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.core.options import check_choice
@@ -81,26 +89,34 @@ def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, see
     Raises:
         UsageError: unknown size.
     """
-    shape = shape_of(size)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer),
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.key_value_heads,
-        max_position_embeddings=context,
-        tie_word_embeddings=True,
-        # the usual 0.02 is for wide models; so narrow ones then need several times as many updates
-        initializer_range=shape.hidden**-0.5,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
-        torch.manual_seed(seed)
-        model = Qwen2ForCausalLM(config)
+    config = Qwen2Config(**model_settings(shape_of(size), tokenizer, context), tie_word_embeddings=True)
+    model = with_random_weights(Qwen2ForCausalLM, config, seed)
     model.generation_config = GenerationConfig.from_model_config(config)
     return LanguageModel(model.train(False), tokenizer)
+
+
+def model_settings(shape: Shape, tokenizer: PreTrainedTokenizerBase, context: int) -> dict[str, Any]:
+    """Return what configurations of all families say of a shape, a tokenizer and the ``context``."""
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.key_value_heads,
+        "max_position_embeddings": context,
+        # the usual 0.02 is for wide models; so narrow ones then need several times as many updates
+        "initializer_range": shape.hidden**-0.5,
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+
+
+def with_random_weights(make: Callable[[Any], PreTrainedModel], config: Any, seed: int) -> PreTrainedModel:
+    """Return the model that ``make`` makes of a ``config``, its weights decided by a ``seed``."""
+    with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
+        torch.manual_seed(seed)
+        return make(config)
 
 
 def word_tokenizer(texts: Iterable[str], *, max_tokens: int = 4096, numbers: int = 0) -> Qwen2Tokenizer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from transformers import (
     GenerationConfig,
     Qwen2_5_VLConfig,
@@ -13,7 +12,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from agentgym.training.models.models import LanguageModel
 from agentgym.training.models.pictures import PictureReader
-from agentgym.training.models.tiny import BEGIN, Shape, shape_of
+from agentgym.training.models.tiny import BEGIN, Shape, model_settings, shape_of, with_random_weights
 
 MARKS = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 """Qwen2-VL's names for what stands around a picture, and in the place of its patches and a film's."""
@@ -41,9 +40,7 @@ def tiny_vision_model(
     """
     tokenizer.add_special_tokens({"extra_special_tokens": [BEGIN, *MARKS]})
     config = _config(shape_of(size), tokenizer, context)
-    with torch.random.fork_rng(devices=[]):  # its initialisation draws from torch's global generator
-        torch.manual_seed(seed)
-        model = Qwen2_5_VLForConditionalGeneration(config)
+    model = with_random_weights(Qwen2_5_VLForConditionalGeneration, config, seed)
     model.generation_config = GenerationConfig.from_model_config(config.get_text_config())
     unit = (PATCH * MERGE) ** 2
     processor = Qwen2VLImageProcessorPil(
@@ -59,23 +56,14 @@ def _config(shape: Shape, tokenizer: Qwen2Tokenizer, context: int) -> Qwen2_5_VL
     quarter = shape.hidden // shape.heads // 8
     return Qwen2_5_VLConfig(
         text_config={
-            "vocab_size": len(tokenizer),
-            "hidden_size": shape.hidden,
-            "intermediate_size": shape.intermediate,
-            "num_hidden_layers": shape.layers,
-            "num_attention_heads": shape.heads,
-            "num_key_value_heads": shape.key_value_heads,
-            "max_position_embeddings": context,
+            **model_settings(shape, tokenizer, context),
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 10_000.0,
                 "mrope_section": [2 * quarter, quarter, quarter],
             },
             "tie_word_embeddings": True,
-            "initializer_range": shape.hidden**-0.5,
             "bos_token_id": None,
-            "pad_token_id": tokenizer.pad_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
         },
         vision_config={
             "depth": 2,
