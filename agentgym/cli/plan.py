@@ -10,7 +10,6 @@ from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.training.config import TrainConfig
-    from agentgym.training.machine.memory import MemoryPlan
 
 GIB = 1 << 30
 GPU = "a GPU"
@@ -55,7 +54,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         f"{config.model}: {size.parameters / 1e9:.2f} billion parameters, {size.layers} layers",
         *(f"{name:>8}  {value}" for name, value in described(resolved, machine)),
         "",
-        *_table(plan),
+        *(f"{size / GIB:8.2f} GiB  {when:>8}  {what}" for when, what, size in plan.rows()),
         "",
         f"{plan.start / GIB:8.2f} GiB a rank while the run is opened",
         f"{plan.peak / GIB:8.2f} GiB a rank at most, of {machine.memory / GIB:.1f}",
@@ -71,7 +70,3 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0 if fits else 1
-
-
-def _table(plan: MemoryPlan) -> list[str]:
-    return [f"{size / GIB:8.2f} GiB  {when:>8}  {what}" for when, what, size in plan.rows()]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from agentgym.endpoint.chat import ChatReply, ChatRequest
 from agentgym.endpoint.spec import EndpointSpec
@@ -180,9 +180,8 @@ def read_ledger(path: Path) -> list[LedgerRow]:
     if len(raw) > MAX_LEDGER_SIZE:
         raise UsageError(f"{path} is larger than the {MAX_LEDGER_SIZE:,} bytes that a ledger has at most")
     lines = raw.split(b"\n")[:-1]
-    return [
-        _row(loads_json(line, f"{path}:{number}"), f"{path}:{number}") for number, line in enumerate(lines, 1)
-    ]
+    places = ((f"{path}:{number}", line) for number, line in enumerate(lines, 1))
+    return [parse(LedgerRow, loads_json(line, where), where) for where, line in places]
 
 
 def total(rows: Iterable[LedgerRow]) -> LedgerTotals:
@@ -202,7 +201,3 @@ def total(rows: Iterable[LedgerRow]) -> LedgerTotals:
         priced = priced and (row.cost is not None or bool(row.error))
         cost += row.cost or 0.0
     return LedgerTotals(**sums, cost=cost if priced and known else None)
-
-
-def _row(table: Any, where: str) -> LedgerRow:
-    return parse(LedgerRow, table, where)

@@ -146,7 +146,7 @@ class ChatSender:
                 failed = self._failure(request, refusal, fields)
             if not isinstance(failed, RetryableError):
                 raise failed
-            if timing.attempts >= self.spec.attempts or not self._worth_another(failed):
+            if timing.attempts >= self.spec.attempts or failed.slow or failed.pause > self.spec.longest_pause:
                 break
             session.check_open()
             if not self._has_warned:  # once: what fails in the end is in the episode
@@ -226,9 +226,6 @@ class ChatSender:
         if refusal.refused(["tools"] if request.tools else []):
             return EndpointError(f"{self.spec.identity} takes no tools: ask for answers as text{detail}")
         return UnansweredRequestError(f"{who} refuses the request{detail}")
-
-    def _worth_another(self, error: RetryableError) -> bool:
-        return not error.slow and error.pause <= self.spec.longest_pause
 
     def _pause(self, error: RetryableError, attempts: int) -> float:
         """Return the seconds before the next attempt: doubled each time, and by chance, to come apart."""

@@ -215,8 +215,8 @@ class Trainer:
         rollouts = self._rollouts(played.collected)
         if played.collected.groups:
             setup.rest_engine()
-            with stage("advantage"):
-                scores = self._score(rollouts)
+            with stage("advantage"), self._saved_if_diverged():
+                scores = self.scorer.score(rollouts)
             batch = self.minimiser.prepare(rollouts, scores)
             clock.lap("credit")
             with stage("actor"):
@@ -311,10 +311,6 @@ class Trainer:
         stale = stale_tokens(groups, setup.engine.version)
         iteration, log_probs = self._totals.iteration + 1, sampled_log_probs(groups)
         return RolloutBatch(steps, rows, log_probs, stale, iteration, collected.parts)
-
-    def _score(self, rollouts: RolloutBatch) -> Scores:
-        with self._saved_if_diverged():
-            return self.scorer.score(rollouts)
 
     def _use_of_devices(self, tokens: int, clock: StageClock) -> dict[str, Any]:
         """Return the device metrics of an update of so many tokens."""

@@ -83,7 +83,7 @@ class PaperOracle(SnapshotPolicy):
         queries = [
             query
             for number in sorted(missing)
-            for query in self._queries(number)
+            for query in queries_for(self._world, number)
             if normalised(query) not in made
         ]
         for query, hits in zip(queries, self._world.best(queries, self._k, view), strict=True):
@@ -101,9 +101,6 @@ class PaperOracle(SnapshotPolicy):
             number = self._world.corpus.number_of(call.text) if call.name == EXPAND else None
             if number is not None:
                 yield _Way(call, missing.intersection(self._world.neighbours(number, view)))
-
-    def _queries(self, number: int) -> Iterator[str]:
-        return queries_for(self._world, number)
 
 
 class _Game(Protocol):

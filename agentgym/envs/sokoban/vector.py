@@ -118,7 +118,7 @@ class SokobanVectorEnv(AgentVectorEnv):
         for k in np.flatnonzero(steps.pushed).tolist():
             slot = slots[k]
             if not self._deadlocks[slot]:
-                self._deadlocks[slot] = self._is_deadlocked(slot)
+                self._deadlocks[slot] = is_deadlocked(self._batch.board(slot), int(self._batch.strides[slot]))
         infos = self._infos(where)
         return Moves(
             self._observe_slots(slots), steps.rewards, steps.terminated, steps.truncated.copy(), infos
@@ -190,9 +190,6 @@ class SokobanVectorEnv(AgentVectorEnv):
         self._deadlocks[slot] = level.deadlock
         self._valid[slot] = True
         self._truncated[slot] = False
-
-    def _is_deadlocked(self, slot: int) -> bool:
-        return is_deadlocked(self._batch.board(slot), int(self._batch.strides[slot]))
 
     def _refresh(self, slots: Sequence[int]) -> None:
         """Make texts and hashes of slots anew."""

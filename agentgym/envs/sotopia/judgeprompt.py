@@ -87,8 +87,8 @@ class JudgePrompt:
         message, and lies between two lines that it cannot hold.
         """
         context = defused(judge_view(scenario)).strip()
-        told = "\n".join(told_lines(scenario, state)) or "(nobody said or did anything)"
-        first, second = (_one_line(character.name) for character in scenario.characters)
+        told = "\n".join(told_lines(state)) or "(nobody said or did anything)"
+        first, second = (" ".join(defused(character.name).split()) for character in scenario.characters)
         return self.text.format(
             context=context,
             conversation=told,
@@ -98,7 +98,7 @@ class JudgePrompt:
         ).strip()
 
 
-def told_lines(scenario: Scenario, state: GameState) -> Iterator[str]:
+def told_lines(state: GameState) -> Iterator[str]:
     """Yield the actions, a JSON object a line.
 
     Only who was to act is told of, with everything that was said, whatever tags are in it.
@@ -110,10 +110,6 @@ def told_lines(scenario: Scenario, state: GameState) -> Iterator[str]:
             if action.argument:
                 row["words"] = action.argument
             yield json_line(row)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(defused(text).split())
 
 
 def judge_prompt(path: str = "") -> JudgePrompt:

@@ -11,7 +11,6 @@ from agentgym.core.suite_spec import Measure
 from agentgym.evaluation.board.boards import Board, Row
 from agentgym.evaluation.board.endpoint_tables import answered_by, endpoint_table, has_spread, judge_deviation
 from agentgym.evaluation.board.published import Paper, Published, PublishedSuccess
-from agentgym.evaluation.board.scoring import EnvResult
 from agentgym.evaluation.board.statistics import Estimate
 from agentgym.evaluation.log.markdown import Marked, code_cell, escape, table, text_cell
 from agentgym.evaluation.log.results import RunEnv
@@ -96,7 +95,8 @@ def titles(boards: Sequence[Board], written: Callable[[str], str] = text_cell) -
 
 def _board_markdown(board: Board, title: str, published: Published, curves: Mapping[str, str]) -> str:
     parts = [f"## {title}\n", f"Suite sha256 `{board.suite_sha256}`.\n", table(*main_cells(board), left=2)]
-    remarks = [_note_line(note) for note in notes(board)] + [unranked_line(run) for run in board.unranked]
+    remarks = ["".join(_WRITTEN[style](text) for style, text in note) for note in notes(board)]
+    remarks += [unranked_line(run) for run in board.unranked]
     if remarks:
         parts.append("\n".join(f"- {line}" for line in remarks) + "\n")
     parts += ["### By environment\n", _environment_table(board)]
@@ -229,10 +229,6 @@ _WRITTEN: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def _note_line(note: Note) -> str:
-    return "".join(_WRITTEN[style](text) for style, text in note)
-
-
 def environment_cells(board: Board) -> tuple[list[str], list[list[str]]]:
     """Return the head and the lines of the table of a board's environments as text."""
     head = ["Environment", "Id", "Options", "Split", "Tasks", "Floor", "Oracle", "Detectable difference"]
@@ -286,7 +282,8 @@ def result_cells(board: Board, name: Callable[[Row], str]) -> tuple[list[str], l
             cells += [_one_decimal(result.tokens_per_success)] * tokens
             cells += [_dollars(result.cost_per_success)] * cost
             retries = "-" if result.retries is None else str(result.retries)
-            lines.append([*cells, str(result.errors), retries, _ends(result)])
+            ends = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in result.ends.items())
+            lines.append([*cells, str(result.errors), retries, ends])
     if all(env.env.metric == "success" for env in board.envs):
         head.remove("Score")
         lines = [[*line[:3], *line[4:]] for line in lines]
@@ -483,7 +480,3 @@ def _kind(row: Row) -> str:
 
 def _agent(row: Row) -> str:
     return row.name if row.role == "agent" else Marked(f"*{text_cell(row.name)}*")
-
-
-def _ends(result: EnvResult) -> str:
-    return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in result.ends.items())

@@ -145,6 +145,7 @@ class Replay:
                 return f"is not over after its {len(self.rewards)} actions, but ended as {claimed.end_reason}"
             reason = claimed.end_reason
         aborted = reason in ABORTED
+        game = self.game
         episode_return = 0.0
         for reward in self.rewards:
             episode_return += reward
@@ -162,12 +163,9 @@ class Replay:
             length=len(self.rewards),
             invalid_count=self._invalid,
             end_reason=reason,
-            measures=self._measures(aborted) if claimed.measures else {},
+            measures=game.suite_spec.counted(game.measures(), aborted=aborted) if claimed.measures else {},
         )
         return again.measured_as(claimed)
-
-    def _measures(self, aborted: bool) -> dict[str, float]:
-        return self.game.suite_spec.counted(self.game.measures(), aborted=aborted)
 
 
 def replayed(claimed: EvalSample, world: ReplayEnv, seed: int) -> EvalSample | str:

@@ -17,7 +17,9 @@ def pack_nodes(nodes: Sequence[TreeNode]) -> dict[str, Any]:
     steps: dict[int, Step] = {id(step): step for node in nodes for step in node.steps}
     number = {name: place for place, name in enumerate(steps)}
     return {
-        "steps": [_pack_step(step) for step in steps.values()],
+        "steps": [
+            {**asdict(step), "observation": _pack_observation(step.observation)} for step in steps.values()
+        ],
         "nodes": [
             {"snapshot": node.snapshot.to_bytes(), "path": [number[id(step)] for step in node.steps]}
             for node in nodes
@@ -32,10 +34,6 @@ def unpack_nodes(worker: BranchingWorker, root: Root, packed: Mapping[str, Any])
         worker.resume(root, Snapshot.from_bytes(node["snapshot"]), tuple(steps[n] for n in node["path"]))
         for node in packed["nodes"]
     ]
-
-
-def _pack_step(step: Step) -> dict[str, Any]:
-    return {**asdict(step), "observation": _pack_observation(step.observation)}
 
 
 def _unpack_step(table: Mapping[str, Any]) -> Step:

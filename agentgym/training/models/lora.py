@@ -45,7 +45,8 @@ class Adapter:
         """Freeze a model and give it the adapter, in place. A has always the same draws."""
         if has_adapter(model):
             raise UsageError("the model has an adapter already: give one without")
-        known = {name.rpartition(".")[2] for name, module in model.named_modules() if _is_linear(module)}
+        linear = (name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear))
+        known = {name.rpartition(".")[2] for name in linear}
         if unknown := set(self.targets or ()) - known:
             raise UsageError(
                 f"the model has no linear layers {', '.join(sorted(unknown))}; choose lora_targets from "
@@ -140,7 +141,3 @@ def _difference(layer: Any) -> Tensor:
 
 def _layers(model: torch.nn.Module) -> Iterator[LoraLayer]:
     return (module for module in model.modules() if isinstance(module, LoraLayer))
-
-
-def _is_linear(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.nn.Linear)

@@ -52,9 +52,8 @@ def builtin_topics(split: str) -> TaskSet:
     """Return the queries of a split."""
     check_split(split, SPLITS)
     members = _members()
-    tasks = [
-        task for pair in _pairs() if _split_of_pair(pair) == split for task in _tasks(pair, members[pair])
-    ]
+    pairs = (pair for pair in _pairs() if split_of(content_id((BUILTIN, pair))) == split)
+    tasks = [task for pair in pairs for task in _tasks(pair, members[pair])]
     made = ListTaskSet(split, tasks, dataset=BUILTIN, suite=SUITE.name)
     made.manifest = {**made.manifest, "generator": "citations", "version": VERSION}
     return made
@@ -65,10 +64,6 @@ def _pairs() -> Iterator[_Pair]:
         methods, settings = usual_facets(subject)
         yield from (_Pair(subject, "method", method) for method in methods)
         yield from (_Pair(subject, "setting", setting) for setting in settings)
-
-
-def _split_of_pair(pair: _Pair) -> str:
-    return split_of(content_id((BUILTIN, pair)))
 
 
 def _members() -> dict[_Pair, list[tuple[int, str]]]:

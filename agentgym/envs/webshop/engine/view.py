@@ -83,7 +83,7 @@ class ShopView:
     def text(self, shown: Shown, instruction: str) -> str:
         """Return the observation of a page."""
         before, after, _, _ = shown
-        return f"{before}{self._written(instruction)}{after}" if after else before
+        return f"{before}{instruction if self._rich else instruction.strip()}{after}" if after else before
 
     def noisy(self, visit: Visit, instruction: str, noise: Noise, draws: KeyRng) -> str:
         """Return the observation, perhaps with advertisements."""
@@ -94,9 +94,6 @@ class ShopView:
         if self._upstream:
             return text
         return f"{text}{REJECTED}\n" if self._rich else f"{text}{SEPARATOR}{REJECTED}"
-
-    def _written(self, instruction: str) -> str:
-        return instruction if self._rich else instruction.strip()
 
     def _make(self, visit: Visit) -> Shown:
         page = self._pages.page(visit)

@@ -207,10 +207,6 @@ def _footer(body: Element, session: ShopSession, frame: PageFrame) -> None:
     SubElement(form, "button", {"type": "submit"}).text = "Play this task"
 
 
-def _splits(env: WebShopEnv) -> Sequence[str]:
-    return splits_with_tasks(env.tasks, env.world)
-
-
 def _hidden(form: Element, place: str) -> None:
     SubElement(form, "input", {"type": "hidden", "name": PLACE, "value": place})
 
@@ -234,7 +230,7 @@ PAGES = SitePages(
     style=Path(__file__).with_name("style.css").read_bytes(),
     page=shop_document,
     offer=offer_document,
-    splits=_splits,
+    splits=lambda env: splits_with_tasks(env.tasks, env.world),
     message=message_document,
     action=requested_action,
 )

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -111,7 +112,7 @@ class CompiledRanker:
 
     def _search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
         """Search in one pass."""
-        ordered = [sorted(terms, key=_bound) for terms in queries]
+        ordered = [sorted(terms, key=attrgetter("bound")) for terms in queries]
         flat = [term for terms in ordered for term in terms]
         begins = np.zeros(len(queries) + 1, np.int64)
         np.cumsum([len(terms) for terms in ordered], out=begins[1:])
@@ -140,10 +141,6 @@ class CompiledRanker:
             room.arrays = np.zeros(width), np.empty(width + 1, np.int32), np.empty(width + 1)
         arrays: tuple[npt.NDArray[Any], ...] = room.arrays
         return arrays
-
-
-def _bound(term: Term) -> float:
-    return term.bound
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
