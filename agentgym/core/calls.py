@@ -53,6 +53,11 @@ def read_calls(action: str, names: Collection[str]) -> tuple[Call, ...] | None:
     return tuple(calls)
 
 
+def begins_call(action: str, names: Collection[str]) -> bool:
+    """Return whether a line begins as a call does: one that is broken, or in the wrong company."""
+    return any(line.lstrip().startswith(tuple(f"{name}[" for name in names)) for line in action.split("\n"))
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 

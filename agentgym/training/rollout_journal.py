@@ -113,7 +113,11 @@ class RolloutJournal:
     def append(self, requests: Sequence[Request], completions: Sequence[Completion]) -> None:
         """Write down what was sampled together; what was not, because an episode ended, is not needed."""
         pairs = zip(requests, completions, strict=True)
-        entries = [_pack(request, completion) for request, completion in pairs if completion.error is None]
+        entries = [
+            (request.seed, request.turn, _past(request), pack_completion(completion))
+            for request, completion in pairs
+            if completion.error is None
+        ]
         if not entries:
             return
         line = self._line(entries)
@@ -178,10 +182,6 @@ class RolloutJournal:
                 entries = [each for each in json.loads(body) if version is None or _newest(each) <= version]
                 if entries:
                     yield entries
-
-
-def _pack(request: Request, completion: Completion) -> _Entry:
-    return request.seed, request.turn, _past(request), pack_completion(completion)
 
 
 def _past(request: Request) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from agentgym.core.calls import read_calls
+from agentgym.core.calls import begins_call, read_calls
 from agentgym.core.tools import Tool, ToolParameter
 
 FormName: TypeAlias = Literal["steppo", "search-r1"]
@@ -97,7 +97,7 @@ def read_turn(action: str, form: Form, untagged: Untagged) -> Turn | None:
         return None
     calls = read_calls(action, CALLS)
     if calls is None:
-        return None if untagged == "invalid" or _has_call(action) else _untagged(action, untagged)
+        return None if untagged == "invalid" or begins_call(action, CALLS) else _untagged(action, untagged)
     queries = tuple(call.text.strip() for call in calls if call.name == SEARCH)
     answers = [call.text.strip() for call in calls if call.name == ANSWER]
     if answers:
@@ -117,11 +117,6 @@ def normal_query(query: str) -> str:
 
 def _untagged(action: str, untagged: Untagged) -> Turn:
     return Turn(answer=action.strip()) if untagged == "answer" else NO_CALL
-
-
-def _has_call(action: str) -> bool:
-    """Return whether a line begins as a call does: one that is broken, or in the wrong company."""
-    return any(line.lstrip().startswith(tuple(f"{name}[" for name in CALLS)) for line in action.split("\n"))
 
 
 def _is_text(action: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
-from agentgym.core.calls import Call, read_calls, write_calls
+from agentgym.core.calls import Call, begins_call, read_calls, write_calls
 from agentgym.core.options import Bounds, NonNegativeFloat
 from agentgym.core.queries import QueryGenerator
 from agentgym.core.rewards import RewardScheme
@@ -143,7 +143,7 @@ class PaperSearchEnv(AgentEnv[str]):
         calls = self._calls(action)
         if calls is None:
             stops = action.strip() == STOP
-            ends = stops or (self.invalid_may_end and not _has_call(action))
+            ends = stops or (self.invalid_may_end and not begins_call(action, (SEARCH, EXPAND)))
             if ends:
                 self._last = 0
             return Outcome(0.0, terminated=ends, valid=stops)
@@ -305,12 +305,6 @@ def _can_be_asked(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return not text.isspace() and bool(text)
-
-
-def _has_call(action: str) -> bool:
-    """Return whether a line begins as a call does: one that is broken, or in the wrong company."""
-    names = (f"{SEARCH}[", f"{EXPAND}[")
-    return any(line.lstrip().startswith(names) for line in action.split("\n"))
 
 
 PaperSearchVectorEnv = partial(SerialVectorEnv, env_class=PaperSearchEnv)

@@ -18,7 +18,7 @@ from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario
 from agentgym.envs.sotopia.views import judge_view
 from agentgym.errors import UsageError
-from agentgym.io.records import parse
+from agentgym.io.records import parse, read_toml
 from agentgym.io.untrusted import loads_json, loads_toml
 from agentgym.prompts.defusing import defused
 from agentgym.reading.plain import said_object
@@ -117,7 +117,7 @@ def judge_prompt(path: str = "") -> JudgePrompt:
 
     ``path``: a TOML file with ``id``, ``version``, ``text`` and ``repair``; empty for the package's own.
     """
-    return _own() if not path else _read(Path(path).expanduser())
+    return _own() if not path else read_toml(JudgePrompt, Path(path).expanduser())
 
 
 @cache
@@ -125,12 +125,6 @@ def _own() -> JudgePrompt:
     folder = files("agentgym.envs.sotopia").joinpath("prompts", "judge")
     text = folder.joinpath(f"{OWN}.toml").read_text(encoding="utf-8")
     return parse(JudgePrompt, loads_toml(text, f"the judge's prompt {OWN!r}"), OWN)
-
-
-def _read(path: Path) -> JudgePrompt:
-    from agentgym.io.untrusted import read_toml_table
-
-    return parse(JudgePrompt, read_toml_table(path), str(path))
 
 
 class UnreadableRatingError(ValueError):

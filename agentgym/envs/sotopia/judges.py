@@ -170,11 +170,8 @@ class _Rating:
             if repairs:
                 self._try_anew(error)
             else:
-                self._repair(reply.text, error)
-
-    def _repair(self, said: str, error: UnreadableRatingError) -> None:
-        problem = self._judge.prompt.repair.format(problem=error).strip()
-        self._send(asked_again(self._first, said, problem), repairs=True)
+                problem = self._judge.prompt.repair.format(problem=error).strip()
+                self._send(asked_again(self._first, reply.text, problem), repairs=True)
 
     def _try_anew(self, error: UnreadableRatingError) -> None:
         self._tried += 1

@@ -119,7 +119,10 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         }
         self.render_mode = render_mode
         self.possible_agents = list(AGENTS)
-        self.observation_spaces = {agent: _observation_space(max_turns) for agent in AGENTS}
+        turn = spaces.Discrete(max_turns + 1)
+        self.observation_spaces = {
+            agent: spaces.Dict({"text": UnicodeText(), "turn": turn}) for agent in AGENTS
+        }
         self.action_spaces = {agent: _action_space() for agent in AGENTS}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
@@ -212,10 +215,6 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
             self.rewards[agent] = ratings.goal / 10 if self._reward_of == "goal" else ratings.overall
             self.terminations[agent] = ending != "turns"
             self.truncations[agent] = ending == "turns"
-
-
-def _observation_space(max_turns: int) -> spaces.Dict:
-    return spaces.Dict({"text": UnicodeText(), "turn": spaces.Discrete(max_turns + 1)})
 
 
 def _action_space() -> spaces.Dict:

@@ -77,7 +77,8 @@ def choose(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialA
     moves = [action.argument.lower() for action in theirs if action.type == "action"]
     if "accept" in moves or SocialAction("action", "accept") in mine:
         return SocialAction("leave")
-    standing = _standing(moves, mine)
+    offers = [move.removeprefix("offer ") for move in moves if move.startswith("offer ")]
+    standing = offers[-1] if offers else ""  # this agent rejects nothing
     most = max(own.gains.values())
     asked = DEMANDS[min(len(mine), len(DEMANDS) - 1)] * most / 100
     if standing in own.gains and own.gains[standing] >= max(asked, 1):
@@ -94,12 +95,6 @@ def choose(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialA
     if not wanted:
         return SocialAction("leave")
     return SocialAction("action", f"offer {_next(own, wanted, mine)}")
-
-
-def _standing(moves: Sequence[str], mine: Sequence[SocialAction]) -> str:
-    """Return the other's offer; empty for nothing. This agent rejects nothing."""
-    offers = [move.removeprefix("offer ") for move in moves if move.startswith("offer ")]
-    return offers[-1] if offers else ""
 
 
 def _next(own: OwnTerms, wanted: Sequence[str], mine: Sequence[SocialAction]) -> str:

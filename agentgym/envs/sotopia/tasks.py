@@ -123,7 +123,7 @@ class SeatTasks(TaskSet):
 
     @cached_property
     def _ids(self) -> list[str]:
-        return [_task_id(name, side) for name in self.pool.ids for side in self._sides]
+        return [content_id((name, side)) for name in self.pool.ids for side in self._sides]
 
     @cached_property
     def _places(self) -> Mapping[str, int]:
@@ -165,7 +165,3 @@ def scenario_id(scenario: Scenario) -> str:
         for character in scenario.characters
     ]
     return content_id((scenario.text, scenario.goals, scenario.relationship, characters))
-
-
-def _task_id(name: str, side: Side | None) -> str:
-    return content_id((name, side))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain, count
 
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.departments import plain
@@ -92,7 +93,8 @@ def asin(number: int, seed: int = 0) -> str:
 
 def _products(seed: int) -> Iterator[Product]:
     titles: set[str] = set()
-    for number, design in enumerate(_designs(seed)):
+    designs = chain.from_iterable(family(KeyRng(VERSION, seed, 0, number)) for number in count())
+    for number, design in enumerate(designs):
         words = write(design, KeyRng(VERSION, seed, 1, design.voice))
         title = words.title
         while title in titles:
@@ -100,13 +102,6 @@ def _products(seed: int) -> Iterator[Product]:
             words = words._replace(title=title)
         titles.add(title)
         yield _product(asin(number, seed), design, words)
-
-
-def _designs(seed: int) -> Iterator[Design]:
-    number = 0
-    while True:
-        yield from family(KeyRng(VERSION, seed, 0, number))
-        number += 1
 
 
 def _product(name: str, design: Design, words: DescriptionWords) -> Product:
