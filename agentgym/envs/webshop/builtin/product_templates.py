@@ -14,7 +14,6 @@ from typing import TypeAlias
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.choices import OPTIONS
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, Department, Kind
-from agentgym.envs.webshop.builtin.names import ALSO_CALLED, FIRST_NAMES
 from agentgym.envs.webshop.builtin.phrases import SYLLABLES
 
 Options: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
@@ -22,6 +21,9 @@ Options: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
 FAMILY_SIZES = (1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 12)
 """How many members families have: one of these."""
+
+FIRST_NAMES = 55
+"""Products in a hundred that sellers call by the first name."""
 
 ATTRIBUTE_COUNTS = (2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 6, 7)
 OPTION_COUNTS = (0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3)
@@ -103,7 +105,7 @@ def attribute_pool(department: Department, kind: Kind) -> tuple[str, ...]:
 
 
 def _noun(kind: Kind, draws: KeyRng) -> str:
-    return kind.noun if draws.below(100) < FIRST_NAMES else draws.pick(ALSO_CALLED[kind.noun])
+    return kind.noun if draws.below(100) < FIRST_NAMES else draws.pick(kind.also_called)
 
 
 def _attributes(department: Department, kind: Kind, draws: KeyRng) -> tuple[str, ...]:
