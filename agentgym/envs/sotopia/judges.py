@@ -111,19 +111,52 @@ class ModelJudge:
 
     def submit(self, question: Any, *, sample: int = 0) -> Future[Any]:
         """Ask for a rating; ``sample`` distinguishes ratings of one conversation."""
-        return _Rating(self, str(question), sample).begin()
+        answer = begun()
+        self._send(answer, (ChatMessage("user", str(question)),), sample * TRIES, [])
+        return answer
 
-    def ask(self, messages: tuple[ChatMessage, ...], sample: int) -> Future[ChatReply]:
-        """Send one call."""
-        return self._model.ask(
-            ChatRequest(
-                messages=messages,
-                sampling=self._sampling,
-                response_schema=self._schema,
-                prompt_id=self.prompt.name,
-                sample=sample,
-            )
+    def _send(
+        self, answer: Future[Any], messages: tuple[ChatMessage, ...], sample: int, unread: list[str]
+    ) -> None:
+        """Ask once for an ``answer``; ``unread`` are the replies so far, which could not be read."""
+        request = ChatRequest(
+            messages=messages,
+            sampling=self._sampling,
+            response_schema=self._schema,
+            prompt_id=self.prompt.name,
+            sample=sample,
         )
+        try:
+            call = self._model.ask(request)
+        except Exception as error:  # noqa: BLE001 (whoever waits for the rating gets it)
+            answer.set_exception(unanswered(error, "the judge"))
+            return
+        call.add_done_callback(lambda done: self._take(answer, request, unread, done))
+
+    def _take(
+        self, answer: Future[Any], request: ChatRequest, unread: list[str], done: Future[ChatReply]
+    ) -> None:
+        try:
+            reply = done.result()
+        except Exception as error:  # noqa: BLE001
+            answer.set_exception(unanswered(error, "the judge"))
+            return
+        try:
+            answer.set_result(read_reply(reply.text) | unreadable(unread))
+        except UnreadableRatingError as error:
+            unread = [*unread, reply.text]
+            first = request.messages[0]
+            if len(unread) % 2:
+                problem = self.prompt.repair.format(problem=error).strip()
+                self._send(answer, asked_again(first, reply.text, problem), request.sample, unread)
+            elif len(unread) < 2 * TRIES:
+                self._send(answer, (first,), request.sample + 1, unread)
+            else:
+                given_up = UnansweredError(
+                    f"the judge gave no rating in {TRIES} tries, each repaired once: {error}"
+                )
+                given_up.recorded = unreadable(unread)
+                answer.set_exception(given_up)
 
     def answer(self, questions: Sequence[Any]) -> list[Any]:
         """Ask all at once, and wait; an UnansweredError stands for a rating that cannot be had."""
@@ -132,54 +165,3 @@ class ModelJudge:
     def agrees(self, said: Any, computed: Any) -> bool:
         """Return whether both are the same ratings, whatever the reasons."""
         return bool(said["ratings"] == computed["ratings"])
-
-
-class _Rating:
-    """One pending rating: calls in sequence, without a waiting thread."""
-
-    def __init__(self, judge: ModelJudge, prompt: str, sample: int):
-        self._judge = judge
-        self._first = ChatMessage("user", prompt)
-        self._sample = sample * TRIES
-        self._tried = 0
-        self._unread: list[str] = []
-        self._answer = begun()
-
-    def begin(self) -> Future[Any]:
-        self._send((self._first,), repairs=False)
-        return self._answer
-
-    def _send(self, messages: tuple[ChatMessage, ...], *, repairs: bool) -> None:
-        try:
-            call = self._judge.ask(messages, self._sample + self._tried)
-        except Exception as error:  # noqa: BLE001 (whoever waits for the rating gets it)
-            self._answer.set_exception(unanswered(error, "the judge"))
-            return
-        call.add_done_callback(lambda done: self._take(done, repairs))
-
-    def _take(self, done: Future[ChatReply], repairs: bool) -> None:
-        try:
-            reply = done.result()
-        except Exception as error:  # noqa: BLE001
-            self._answer.set_exception(unanswered(error, "the judge"))
-            return
-        try:
-            self._answer.set_result(read_reply(reply.text) | unreadable(self._unread))
-        except UnreadableRatingError as error:
-            self._unread.append(reply.text)
-            if repairs:
-                self._try_anew(error)
-            else:
-                problem = self._judge.prompt.repair.format(problem=error).strip()
-                self._send(asked_again(self._first, reply.text, problem), repairs=True)
-
-    def _try_anew(self, error: UnreadableRatingError) -> None:
-        self._tried += 1
-        if self._tried < TRIES:
-            self._send((self._first,), repairs=False)
-        else:
-            given_up = UnansweredError(
-                f"the judge gave no rating in {TRIES} tries, each repaired once: {error}"
-            )
-            given_up.recorded = unreadable(self._unread)
-            self._answer.set_exception(given_up)
