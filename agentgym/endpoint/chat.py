@@ -110,8 +110,6 @@ class ChatRequest:
     sampling: ChatSampling = ChatSampling()
     tools: tuple[Mapping[str, Any], ...] = ()
     """Functions that may be called, as ``{"type": "function", "function": {"name": ..., ...}}``."""
-    one_call: bool = False
-    """Whether one call is asked for at most. Endpoints may ignore it."""
     response_schema: Mapping[str, Any] | None = None
     """JSON Schema that the answer should fit. Endpoints may ignore it: read what they say as strictly."""
     prompt_id: str = ""
@@ -120,6 +118,8 @@ class ChatRequest:
     """Tells requests apart that are otherwise equal; a part of the cache's key."""
     label: str = ""
     """Names the episode in errors and in the ledger; no part of the cache's key."""
+    one_call: bool = False
+    """Whether one call of a tool is asked for at most. Endpoints may ignore it."""
 
 
 @dataclass(frozen=True, slots=True)

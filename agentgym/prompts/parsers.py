@@ -3,8 +3,8 @@ r"""What a response of a language model says: its thought and its actions.
 Six formats, each a writer and a reader that undoes it:
 
 * ``think-action``: ``<think>...</think>``, then one ``<action>...</action>``;
-* ``tool-calls``: ``<think>...</think>`` or none, then one or more ``<tool_call>JSON</tool_call>``; thoughts and
-  calls in the conventions of other model families are read as well (`agentgym.reading`);
+* ``tool-calls``: ``<think>...</think>`` or none, then one or more ``<tool_call>JSON</tool_call>``; thoughts
+  and calls in the conventions of other model families are read as well (`agentgym.reading`);
 * ``analysis-calls``: ``<analysis>...</analysis>``, then the same;
 * ``json-call``: one JSON object ``{"name": TOOL, "arguments": {...}}``, alone, in a code fence or in
   ``<tool_call>`` tags;
