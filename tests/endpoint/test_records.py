@@ -77,9 +77,9 @@ def test_a_body_has_all_that_is_asked():
         "return_token_ids": True,
         "reasoning_effort": "low",
     }
-    alone = body_of(replace(request, one_call=True), spec, ())
-    assert alone["parallel_tool_calls"] is False
-    assert "parallel_tool_calls" not in body_of(replace(request, one_call=True), spec, ("parallel_tool_calls",))
+    alone = replace(request, one_call=True)
+    assert body_of(alone, spec, ())["parallel_tool_calls"] is False
+    assert "parallel_tool_calls" not in body_of(alone, spec, ("parallel_tool_calls",))
 
 
 def test_what_is_not_set_is_not_sent():
