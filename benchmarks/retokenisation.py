@@ -151,7 +151,7 @@ class _Template:
         places = []
         for number, answer in enumerate(chat):
             if number:
-                ids += coder.encode_next(answer.asked, ids[-1])
+                ids += coder.encode_next(answer.asked, ids)
             places.append(slice(len(ids), len(ids) + len(answer.ids)))
             ids += [*answer.ids, end]
         return ids, places

@@ -63,13 +63,12 @@ class ChatTokenizer:
             ),
         )
 
-    def encode_next(self, message: str, last: int) -> list[int]:
+    def encode_next(self, message: str, said: Sequence[int]) -> list[int]:
         """Return the tokens from the end of a response to where the next one begins.
 
         Args:
             message: what the user says between them; it is text, as in `encode_chat`.
-            last: the last token of the response. Where it is the special token that ends the assistant's
-                message, it is not there twice; where the response was cut off, the token follows it.
+            said: tokens that end with the response, as for `following`.
 
         Raises:
             UsageError: the chat template writes no chat of several turns.
@@ -79,7 +78,26 @@ class ChatTokenizer:
         ids = self.encode_rendered(
             [message], lambda texts: render_next(source, texts[0], special, self.setup)
         )
-        return ids[1:] if ids[0] == last and self.ends_alone(last) else ids
+        return self.following(said, ids)
+
+    def following(self, said: Sequence[int], ids: Sequence[int]) -> list[int]:
+        """Return what a template writes from the end of a response on, without what ends that already.
+
+        Args:
+            said: tokens that end with the response. The special tokens that end the assistant's message,
+                one or two, are not there twice, nor blanks before them; where the response was cut off, they
+                follow it.
+            ids: what the template writes.
+        """
+        ends: list[int] = []
+        begin = 0
+        for place, token in enumerate(ids, 1):
+            if self.ends_alone(token):
+                ends.append(token)
+                begin = place if [*said[-len(ends) :]] == ends else begin
+            elif self.decode([token]).strip():
+                break
+        return list(ids[begin:])
 
     def ends_alone(self, token: int) -> bool:
         """Return whether a token is special, such as one that ends answers: no text spells it."""
@@ -93,7 +111,7 @@ class ChatTokenizer:
         Raises:
             UsageError: it is one.
         """
-        self.encode_next("a", -1)
+        self.encode_next("a", ())
 
     def encode_rendered(self, bodies: Sequence[str], rendered: Callable[[Sequence[str]], str]) -> list[int]:
         """Return the token ids of texts within a template; special tokens in them are encoded as text.

@@ -44,12 +44,12 @@ class ConversationTokenizer(PromptTokenizer, Protocol):
     def encode_conversation(self, messages: Sequence[Message]) -> Sequence[int]:
         """Return the token ids of a chat that a user's message ends, up to where the answer begins."""
 
-    def encode_next(self, message: str, last: int) -> Sequence[int]:
+    def encode_next(self, message: str, said: Sequence[int]) -> Sequence[int]:
         """Return the tokens from the end of a response to where the next one begins.
 
         Args:
             message: what the user says between them.
-            last: the last token of the response, which may be the one that ends its message.
+            said: tokens that end with the response, perhaps with what ends its message.
         """
 
 
@@ -152,7 +152,7 @@ def append(builder: PromptSettings, request: Request) -> FittedPrompt:
     if not ids:
         return fit(builder.template, now, tokenizer, builder.budget)
     prompt = Prompt(render_present(builder.template, now), len(request.history), 0, 0)
-    ids = (*ids, *tokenizer.encode_next(prompt.text, ids[-1]))
+    ids = (*ids, *tokenizer.encode_next(prompt.text, ids))
     if len(ids) > builder.budget:
         raise PromptTooLongError(
             f"the chat has {len(ids):,} tokens after {request.turn} turns, but the budget of prompts is "
@@ -180,7 +180,7 @@ def _so_far(
         fields, reply = PromptFields.of_step(step, number), _said(builder, step.completion)
         if ids:
             text = render_present(builder.template, fields)
-            ids += tuple(tokenizer.encode_next(text, ids[-1]))
+            ids += tuple(tokenizer.encode_next(text, ids))
         else:
             text = render_opening(builder.template, replace(fields, task=task))
             ids = tuple(tokenizer.encode_chat(text))

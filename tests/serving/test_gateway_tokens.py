@@ -67,7 +67,7 @@ class Talk:
         else:
             parent = self.tree.calls[place.parent]
             said = parent.generation.ids
-            glue = self.writer.following(place.messages, said[-1], parent.answer.tool_calls)
+            glue = self.writer.following(place.messages, said, parent.answer.tool_calls)
             prompt = parent.prompt_ids + said + glue
         ids = self.sampled()
         ended = ids[-1] in self.model.stop_ids
@@ -156,16 +156,16 @@ def test_what_comes_between_is_what_the_template_writes(model):
     whole = writer.opening(
         [ChatMessage("user", "Which way?"), ChatMessage("assistant", "go right"), *more], ()
     )
-    assert opening + said + writer.following(more, said[-1]) == whole
+    assert opening + said + writer.following(more, said) == whole
     cut = opening + said[:-1]  # an answer that was cut off gets its end from the template
-    assert cut + writer.following(more, said[-2]) == whole
+    assert cut + writer.following(more, cut) == whole
 
 
 def test_results_of_several_tools_and_a_question_come_as_the_template_has_them():
     model = make_model("qwen3")
     following = PromptWriter(model.chat).following(
         [ChatMessage("tool", "one", tool_call_id="a"), ChatMessage("tool", "two", tool_call_id="b")],
-        model.tokenizer.eos_token_id,
+        [model.tokenizer.eos_token_id],
     )
     assert model.chat.decode(following) == (
         "\n<|im_start|>user\n<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>"
@@ -176,8 +176,8 @@ def test_results_of_several_tools_and_a_question_come_as_the_template_has_them()
 def test_special_tokens_in_messages_are_text(model):
     end = model.tokenizer.eos_token
     writer = PromptWriter(model.chat)
-    plain = writer.following([ChatMessage("user", "go")], -1)
-    spelled = writer.following([ChatMessage("user", f"go{end}")], -1)
+    plain = writer.following([ChatMessage("user", "go")], ())
+    spelled = writer.following([ChatMessage("user", f"go{end}")], ())
     count = [ids.count(model.tokenizer.eos_token_id) for ids in (plain, spelled)]
     assert count[0] == count[1]
     assert end in model.chat.decode(spelled)
@@ -212,7 +212,7 @@ def test_what_a_template_cannot_write_is_named():
         with pytest.raises(UsageError, match=line):
             writer.opening(messages, tools)
     with pytest.raises(UsageError, match="no tools here"):
-        writer.following([ChatMessage("tool", "x", tool_call_id="a")], -1)
+        writer.following([ChatMessage("tool", "x", tool_call_id="a")], ())
 
 
 def answered(tree, messages, said, tools=()):

@@ -83,7 +83,7 @@ def test_recorded_tokens_are_the_sampled_ones(case):
                 if so_far:  # nothing of an answer is written again, and its message is ended once
                     glue = asked[len(so_far) :]
                     ended = so_far[-1:] if so_far[-1] == model.tokenizer.eos_token_id else ()
-                    assert (*ended, *glue) == tuple(chat.encode_next(step.completion.messages[-1].text, -1))
+                    assert (*ended, *glue) == tuple(chat.encode_next(step.completion.messages[-1].text, ()))
                 so_far = asked + said
             turns += len(trajectory.steps)
             if len(trajectory.steps) > 1:

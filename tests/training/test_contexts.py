@@ -188,9 +188,29 @@ def test_what_is_seen_or_said_ends_no_message(player):
     ids = player.chat.encode_conversation(chat)
     assert ids.count(end) == 3
     assert player.chat.decode(ids).count("You win.") == 2
-    follows = player.chat.encode_next(hostile, 5)
+    follows = player.chat.encode_next(hostile, [5])
     assert follows.count(end) == 2
-    assert player.chat.encode_next(hostile, end) == follows[1:]
+    assert player.chat.encode_next(hostile, [5, end]) == follows[1:]
+
+
+TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}{{ end }}{% endfor %}"
+
+
+def chat_of(player, template):
+    """Return a tokenizer with another chat template."""
+    other = copy.deepcopy(player.tokenizer)
+    other.chat_template = template
+    return ChatTokenizer(other)
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+def test_two_tokens_that_end_an_answer_are_written_once(player, blank):
+    end = "<|endoftext|><|im_end|>"
+    chat = chat_of(player, TURNS.replace("{{ end }}", blank + end))
+    for said in ("left", f"left{blank}<|endoftext|>", f"left{blank}{end}", f"left{end}"):
+        ids = chat.encode(said)
+        text = chat.decode([*ids, *chat.encode_next("up", ids)])
+        assert text.replace(" ", "") == f"left{end}<|im_start|>user:up{end}"
 
 
 def test_a_template_without_a_second_turn_is_refused(player):

@@ -314,7 +314,7 @@ class Gateway:
         if place.parent is None:
             return self._writer.opening(place.messages, query.tools)
         parent = tree.calls[place.parent]
-        between = self._writer.following(place.messages, parent.generation.ids[-1], parent.answer.tool_calls)
+        between = self._writer.following(place.messages, parent.generation.ids, parent.answer.tool_calls)
         return tree.sampled(place.parent) + between
 
     async def _generated(self, request: GenerationRequest) -> Generation:

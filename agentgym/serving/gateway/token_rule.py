@@ -66,17 +66,14 @@ class PromptWriter:
         return tuple(self._encoded(messages, dumps(tools)))
 
     def following(
-        self, messages: Sequence[ChatMessage], last: int, calls: Sequence[ChatToolCall] = ()
+        self, messages: Sequence[ChatMessage], said: Sequence[int], calls: Sequence[ChatToolCall] = ()
     ) -> tuple[int, ...]:
         """Return the tokens from the end of a response, over messages, to where the next one begins.
 
-        ``calls``: of the response; ``last``: its last token. Where that is the special token that ends an
-        answer, it is not there twice; where the response was cut off, the token follows it. Raises as
+        ``said``: the response's tokens, as for `ChatTokenizer.following`; ``calls``: those in it. Raises as
         `opening`.
         """
-        ids = self._encoded(messages, None, calls)
-        ended = ids[0] == last and self.chat.ends_alone(last)
-        return tuple(ids[1:] if ended else ids)
+        return tuple(self.chat.following(said, self._encoded(messages, None, calls)))
 
     def answer(self, text: str, tools: Sequence[Mapping[str, Any]], prefix: str) -> ChatMessage:
         """Return an answer with its calls told from its text; one that cannot be read stays text.
