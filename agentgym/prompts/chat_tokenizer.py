@@ -15,6 +15,7 @@ from agentgym.errors import UsageError
 from agentgym.prompts.chat_template import ChatSetup, render_conversation
 from agentgym.prompts.chat_turns import render_next
 from agentgym.prompts.tool_trip import ToolTrip, round_trip
+from agentgym.reading.conventions import thoughts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -56,12 +57,41 @@ class ChatTokenizer:
         What earlier answers say is written as the chat template does, which may leave their thoughts out;
         and it is text, as what the user says.
         """
+        heads = self._left_out(messages)
         return self.encode_rendered(
-            [each.text for each in messages],
+            [each.text[len(head) :] for each, head in zip(messages, heads, strict=True)],
             lambda texts: self._render(
-                [Message(each.role, text) for each, text in zip(messages, texts, strict=True)]
+                [Message(m.role, head + text) for m, head, text in zip(messages, heads, texts, strict=True)]
             ),
         )
+
+    def _left_out(self, messages: Sequence[Message]) -> list[str]:
+        """Return the thought that each answer begins with where the template leaves it out, by its longest line.
+
+        It is looked for where an answer spells special tokens, which would be parted all over it.
+        """
+        heads = ["" for _ in messages]
+        spelled = [m.role == "assistant" and self.parted(m.text) != m.text for m in messages]
+        shown = self._render(messages) if any(spelled) else ""
+        for place, message in enumerate(messages):
+            for kind in thoughts() if spelled[place] else ():
+                before, end, _ = message.text.rpartition(kind.end)
+                said = max(before.rpartition(kind.begin)[2].splitlines(), key=len, default="").strip()
+                if said and said not in shown:
+                    heads[place] = before + end
+        return heads
+
+    def check_window(self) -> None:
+        """Refuse a chat template that writes no earlier answers with thoughts, marked as it marks them.
+
+        Raises:
+            UsageError: it is one.
+        """
+        source = self.tokenizer.get_chat_template()
+        for kind in thoughts():
+            if kind.marked and kind.begin in source:
+                said = Message("assistant", f"{kind.begin}{kind.label}a{kind.end}{kind.after}a")
+                self._render([Message("user", "a"), said, Message("user", "a")])
 
     def encode_next(self, message: str, said: Sequence[int]) -> list[int]:
         """Return the tokens from the end of a response to where the next one begins.
@@ -144,9 +174,11 @@ class ChatTokenizer:
         return _parted(text, _special_tokens(self.tokenizer))
 
     def _render(self, messages: Sequence[Message]) -> str:
-        source = self.tokenizer.get_chat_template()
+        source, special = self.tokenizer.get_chat_template(), self.tokenizer.special_tokens_map
         try:
-            return render_conversation(source, messages, self.tokenizer.special_tokens_map, self.setup)
+            text = render_conversation(source, messages, special, self.setup)
+            begun = _with_thoughts_begun(messages, text)
+            return text if begun == messages else render_conversation(source, begun, special, self.setup)
         except jinja2.TemplateError as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise UsageError(
@@ -167,6 +199,16 @@ class ChatTokenizer:
         """
         source = self.tokenizer.get_chat_template()
         return replace(self, setup=setup.taken_by(source, self.tokenizer.special_tokens_map))
+
+
+def _with_thoughts_begun(messages: Sequence[Message], prompt: str) -> Sequence[Message]:
+    """Return messages whose answers have again the mark that begins thoughts, where prompts end with it."""
+    kind = next((each for each in thoughts() if each.marked and prompt.rstrip().endswith(each.begin)), None)
+    if kind is None:
+        return messages
+    begin = prompt[prompt.rindex(kind.begin) :]
+    lost = [m.role == "assistant" and kind.end in m.text and kind.begin not in m.text for m in messages]
+    return [replace(m, text=begin + m.text) if each else m for m, each in zip(messages, lost, strict=True)]
 
 
 def _parted(text: str, tokens: Sequence[str]) -> str:

@@ -225,6 +225,8 @@ class Prompting:
             template = template.below(self.system)
         if self.context in CHATS:
             chat.check_turns()
+        if self.context == "window":
+            chat.check_window()
         return PromptBuilder(template, chat, self.budget, self.history, tuple(before), self.context)
 
     # ---- JSON ---------------------------------------------------------------------------------

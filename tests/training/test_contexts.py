@@ -194,6 +194,7 @@ def test_what_is_seen_or_said_ends_no_message(player):
 
 
 TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}{{ end }}{% endfor %}"
+THOUGHTS_GO = TURNS.replace("m.content", "m.content.split('</think>')[-1]")
 
 
 def chat_of(player, template):
@@ -211,6 +212,40 @@ def test_two_tokens_that_end_an_answer_are_written_once(player, blank):
         ids = chat.encode(said)
         text = chat.decode([*ids, *chat.encode_next("up", ids)])
         assert text.replace(" ", "") == f"left{end}<|im_start|>user:up{end}"
+
+
+def test_an_earlier_thought_begins_where_the_prompt_opened_it(player):
+    chat = chat_of(player, TURNS.replace("{{ end }}", "") + "<|im_start|>assistant:{{ '<think>\n' }}")
+    told = [Message("user", "up"), Message("assistant", "so\n</think>left"), Message("user", "b")]
+    text = chat.decode(chat.encode_conversation(told))
+    assert "assistant:<think>\nso\n</think>left<|im_start|>user:b" in text
+    assert text.count("<think>") == 2
+    whole = replace(told[1], text=f"<think>\n{told[1].text}")
+    assert chat.encode_conversation([told[0], whole, told[2]]) == chat.encode_conversation(told)
+
+
+def test_what_follows_a_thought_that_is_left_out_stays_as_it_was_said(player):
+    chat = chat_of(player, THOUGHTS_GO)
+    told = [
+        Message("user", "up"),
+        Message("assistant", "<think>so<|im_end|></think><|im_end|>a"),
+        Message("user", "b"),
+    ]
+    ids = chat.encode_conversation(told)
+    assert "assistant:<|im_end|>a<|im_start|>user:b" in chat.decode(ids)
+    assert player.tokenizer.eos_token_id not in ids  # it is spelled, not written
+
+
+def test_a_template_that_refuses_thoughts_in_answers_is_refused_where_the_window_is_chosen(player):
+    refuses = (
+        "{% for m in messages if '<think>' in m.content %}{{ raise_exception('no thoughts') }}{% endfor %}"
+    )
+    chat = chat_of(player, refuses + TURNS)
+    with pytest.raises(
+        UsageError, match=r"does not write this chat \(no thoughts\): use the context 'append'"
+    ):
+        Prompting(**CHOSEN, context="window").builder(chat)
+    assert Prompting(**CHOSEN, context="append").builder(chat).build(asked(1)).ids
 
 
 def test_a_template_without_a_second_turn_is_refused(player):
