@@ -89,14 +89,10 @@ def _measured(value: Any) -> Any:
     """Pay for a value that an operation gave, whatever is in it; return it."""
     if isinstance(value, str | bytes):
         _pay(1 + len(value))
-    elif isinstance(value, int):
-        if value.bit_length() > 256:
-            raise TemplateLimitError("it makes a number of more than 256 bits")
-        _pay(1)
-    elif isinstance(value, list | tuple | dict | range):
-        _pay(_weight(value))
+    elif isinstance(value, int) and value.bit_length() > 256:
+        raise TemplateLimitError("it makes a number of more than 256 bits")
     else:
-        _pay(1)
+        _pay(_weight(value) if isinstance(value, list | tuple | dict | range) else 1)
     return value
 
 
@@ -191,16 +187,13 @@ class _Environment(ImmutableSandboxedEnvironment):
             "replace": _replace,
             "format": _format,
             "indent": _metered(_indent(self.filters["indent"])),
-        }
-        self.filters |= {
             "tojson": _to_json,
             "metered turns": self._turns,
             "metered": _measured,
             "text": _text,
         }
-        safe_range = self.globals["range"]
         self.globals = {
-            "range": safe_range,
+            "range": self.globals["range"],
             "dict": lambda *args, **members: dict(*args, **members),
             "namespace": _TemplateNamespace,
             "raise_exception": _raise,
@@ -241,9 +234,6 @@ class _Environment(ImmutableSandboxedEnvironment):
         elif operator == "%" and isinstance(left, str) and _WIDE.search(left):
             raise TemplateLimitError("it formats to a large width")
         return _measured(super().call_binop(context, operator, left, right))
-
-
-# ---- what is measured beforehand ---------------------------------------------------------------------
 
 
 def _metered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -318,9 +308,6 @@ def _now(layout: str) -> str:
     if len(layout) > 256 or not _TIME_FORMAT.fullmatch(layout):
         raise TemplateLimitError("it asks for a time in no usual form")
     return datetime.now().strftime(layout)
-
-
-# ---- templates ---------------------------------------------------------------------------------------
 
 
 def _instrument(tree: nodes.Template) -> nodes.Template:
@@ -467,6 +454,19 @@ def _shows(source: str, special_tokens: Mapping[str, Any], setup: ChatSetup, exp
     return text not in ("", without) and all(part.strip() in text for part in expected)
 
 
+@lru_cache(maxsize=16)
+def _takes_parts(source: str) -> bool:
+    """Return whether a template shows what a user says only in a list of parts, as where pictures come."""
+    shown = []
+    for content in ("agentgym-part", [{"type": "text", "text": "agentgym-part"}]):
+        values = {"messages": [{"role": "user", "content": content}], "bos_token": "", "eos_token": ""}
+        try:
+            shown.append("agentgym-part" in compile_template(source).render(values))
+        except REFUSALS:
+            shown.append(False)
+    return shown == [False, True]
+
+
 def render_conversation(
     source: str,
     messages: Sequence[Message | Mapping[str, Any]],
@@ -492,6 +492,8 @@ def render_conversation(
     given = sum(len(each["content"]) for each in chat) + 64 * _weight([*setup.tools, *calls])
     token = _METER.set(_Meter(BUDGET + 64 * given))
     try:
+        if _takes_parts(source):
+            values["messages"] = [{**m, "content": [{"type": "text", "text": m["content"]}]} for m in chat]
         return "".join(compile_template(source).generate(values))
     finally:
         _METER.reset(token)

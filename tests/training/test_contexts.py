@@ -248,6 +248,18 @@ def test_a_template_that_refuses_thoughts_in_answers_is_refused_where_the_window
     assert Prompting(**CHOSEN, context="append").builder(chat).build(asked(1)).ids
 
 
+def test_templates_that_take_parts_are_handed_parts(player):
+    parts = TURNS.replace(
+        "{{ m.content }}", "{% for p in m.content if p.type == 'text' %}{{ p.text }}{% endfor %}"
+    )
+    for context in CONTEXTS:
+        plain, shown = (
+            Prompting(**CHOSEN, context=context).builder(chat_of(player, each)).build(asked(2))
+            for each in (TURNS, parts)
+        )
+        assert plain.ids == shown.ids
+
+
 def test_a_template_without_a_second_turn_is_refused(player):
     other = copy.deepcopy(player.tokenizer)
     other.chat_template = "{% if messages | length > 1 %}{{ raise_exception('one') }}{% endif %}" + (

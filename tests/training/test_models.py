@@ -45,6 +45,10 @@ def _without_tokens(directory):
         (_without_tokens, "has no tokens"),
         (lambda directory: (directory / "config.json").write_text("[]"), "cannot load a model"),
         (lambda directory: (directory / "chat_template.jinja").write_text("{% for %}"), "chat template"),
+        (
+            lambda directory: (directory / "chat_template.jinja").write_text("a"),
+            "leaves out what a user says",
+        ),
     ],
 )
 def test_a_damaged_directory_is_refused_in_one_line(directory, damage, complaint, capfd):

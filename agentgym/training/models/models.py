@@ -22,8 +22,10 @@ from transformers import (
 )
 from transformers.utils import logging
 
+from agentgym.core.types import Message
 from agentgym.errors import UsageError
 from agentgym.io.files import writing
+from agentgym.prompts.chat_template import render_conversation
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.training.models.lora import FOLDER, Adapter
 from agentgym.training.models.pictures import PictureReader
@@ -162,11 +164,17 @@ def _check_chat(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
     Raises:
         UsageError: says what is wrong with its files.
     """
+    source, asked = tokenizer.get_chat_template(), Message("user", "agentgym-asked-5d20")
     try:
         ids = ChatTokenizer(tokenizer).encode_chat("a")
+        shown = asked.text in render_conversation(source, (asked,), tokenizer.special_tokens_map)
     except Exception as error:  # a template is a program
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise UsageError(f"the chat template in {path} cannot write a user's message: {reason}") from error
+    if not shown:
+        raise UsageError(
+            f"the chat template in {path} leaves out what a user says: put another chat_template.jinja there"
+        )
     if not ids:
         raise UsageError(f"the tokenizer in {path} has no tokens: put the files there that it was saved as")
 
