@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from agentgym.core.tools import Tool, ToolCall, call_of
@@ -53,7 +53,7 @@ class ToolTrip:
         ]
         try:
             made = self._answer({"content": "", "tool_calls": tables})
-            words = self._answer({"content": _SAID})
+            words = self._words
         except REFUSALS as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise UnreadableError(f"the chat template writes no such calls: {reason}") from error
@@ -62,6 +62,10 @@ class ToolTrip:
         if _mark_begins(made, end) < end:  # the answers end with marks that end alike
             end = made.find(">", end) + 1 or end
         return made[begin:end].strip()
+
+    @cached_property
+    def _words(self) -> str:
+        return self._answer({"content": _SAID})
 
     def _answer(self, answer: Mapping[str, Any]) -> str:
         """Return what follows the question in a chat in which this is the answer."""
