@@ -52,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-fragile test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep
+.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-fragile test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep models-page
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -134,6 +134,9 @@ check: lint type test ## lint, type and test
 
 bench: $(VENV)/.installed-$(if $(ENDPOINT),endpoint,$(if $(OF_SMOLLM2),dev,$(if $(MODEL),train,core))) $(if $(OF_SMOLLM2),runs/models/smollm2/config.json) ## run, verify and rank a suite, with a model in it where one is named: MODEL=smollm2, MODEL=folder, ENDPOINT=url MODEL=name
 	@$(VENV)/bin/agentgym bench $(SUITE) $(PLAYER) --out benchmarks/results --leaderboard benchmarks/results/LEADERBOARD.md
+
+models-page: $(VENV)/.installed-dev ## try the chat templates of TRL, and of files SOURCE--NAME.jinja in TEMPLATES=folder, for docs/models.md
+	@$(RUN) -m docs.model_tables $(TEMPLATES)
 
 speed: $(VENV)/.installed-bench $(VENV)/.installed-train ## measure speed side by side with other projects
 	@$(RUN) -m benchmarks.speed.sokoban
