@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agentgym.io.untrusted import whole_text
+
 MAX_CALLS = 128
 """Calls of a reply at most."""
 
@@ -233,17 +235,24 @@ _KEYWORD = re.compile(r"([A-Za-z_]\w{0,63})\s*=\s*")
 _AFTER_TEXT = (
     r"{quote}(?=\s*(?:,\s*[A-Za-z_]\w{{0,63}}\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]{{0,63}}\(|[\]\n;<]|$)))"
 )
-_ENDS: Mapping[str, re.Pattern[str]] = {q: re.compile(_AFTER_TEXT.format(quote=q)) for q in ("'", '"')}
-_ESCAPE = re.compile(r"\\(n|t|r|\\|'|\"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})")
-_ESCAPED: Mapping[str, str] = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_ENDS: Mapping[str, re.Pattern[str]] = {
+    q: re.compile(r"(?<!\\)" + _AFTER_TEXT.format(quote=q)) for q in ("'", '"')
+}
+_WHOLE: Mapping[str, re.Pattern[str]] = {
+    q: re.compile(rf"(?s:[^{q}\\]|\\.)*+{_AFTER_TEXT.format(quote=q)}") for q in _ENDS
+}
+_ESCAPE = re.compile(
+    r"\\(\n|[abfnrtv\\'\"/]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})"
+)
+_ESCAPED: Mapping[str, str] = {**dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)), "\n": ""}
 _LITERAL = re.compile(r"[^,()\[\]{}\s]{1,64}")
 
 
 def read_python(text: str, begin: int) -> tuple[list[SaidCall], int]:
     r"""Read calls such as ``[look(), go(to='x', n=3)]``, the brackets left out or not.
 
-    Templates write a text between quotes without escaping what it holds: it ends at the first quote after
-    which an argument, a call or the list's end follows.
+    A text that is no literal of Python's ends at the first quote that is not escaped and after which an
+    argument, a call or the list's end follows: some templates write texts without escaping what they hold.
     """
     at = skip_blanks(text, begin)
     if text.startswith(("{", "[{"), at):  # some models fall back to JSON between the same marks
@@ -285,10 +294,11 @@ def _keywords(text: str, begin: int) -> tuple[dict[str, Any], int]:
 def _python_value(text: str, at: int) -> tuple[Any, int]:
     quote = text[at : at + 1]
     if quote in _ENDS:
-        closed = _ENDS[quote].search(text, at + 1)
+        closed = _WHOLE[quote].match(text, at + 1) or _ENDS[quote].search(text, at + 1)
         if closed is None:
             raise UnreadableError("a text in a tool call that is not closed")
-        return _ESCAPE.sub(_unescaped, text[at + 1 : closed.start()]), closed.end()
+        # two escaped halves of a surrogate pair are one character
+        return whole_text(_ESCAPE.sub(_unescaped, text[at + 1 : closed.end() - 1])), closed.end()
     if quote in ("{", "["):
         return decode(text, at)
     literal = _LITERAL.match(text, at)
@@ -299,7 +309,7 @@ def _python_value(text: str, at: int) -> tuple[Any, int]:
 
 def _unescaped(escape: re.Match[str]) -> str:
     said = escape[1]
-    return _ESCAPED[said] if said in _ESCAPED else chr(int(said[1:], 16))
+    return chr(int(said[1:], 16)) if said[1:] else _ESCAPED.get(said, said)
 
 
 LISTS: Mapping[str, Callable[[str, int], tuple[Sequence[SaidCall], int]]] = {

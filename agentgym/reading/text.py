@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from agentgym.reading.conventions import (
     ANSWER_TAGS,
@@ -62,21 +64,19 @@ def read_text(
         >>> read_text("<|tool_call>call:go{n:3}<tool_call|>").calls
         (SaidCall(name='go', arguments={'n': 3}, id='', typed=True),)
     """
-    scan = _Scan(text, (ANSWER_TAGS,) if answer_tags else (), thoughts() if thinks else ())
-    problem, preface = "", ""
+    scan = _Scan(text, (ANSWER_TAGS,) if answer_tags else (), thoughts() if thinks else (), tools)
+    problem = ""
     try:
         scan.run()
-        if not scan.calls and tools:
-            preface = scan.read_unmarked(tools)
+        scan.read_unmarked()
     except UnreadableError as error:
         problem = str(error)
     thought = "\n".join(each.strip() for each in scan.thoughts if each.strip())
+    said = "".join(scan.said)
     if problem:
-        return Reading(
-            thought, _without_marks("".join(scan.said) + text[scan.place :]), problem=problem, outside=text
-        )
-    said = _without_marks(preface if scan.convention in UNMARKED else "".join(scan.said))
-    return Reading(thought, said, tuple(scan.calls), "", scan.convention, scan.outside)
+        said = _without_marks(said + text[scan.place :])
+        return Reading(thought, said, problem=problem, outside=text)
+    return Reading(thought, _without_marks(said), tuple(scan.calls), "", scan.convention, scan.outside)
 
 
 def split_thought(text: str) -> tuple[str, str]:
@@ -105,9 +105,15 @@ def split_thought(text: str) -> tuple[str, str]:
 class _Scan:
     """One pass over a reply."""
 
-    def __init__(self, text: str, more: tuple[CallConvention, ...], thinking: tuple[ThoughtMarks, ...]):
+    def __init__(
+        self,
+        text: str,
+        more: tuple[CallConvention, ...],
+        thinking: tuple[ThoughtMarks, ...],
+        tools: Collection[str],
+    ):
         self.text = text
-        self._thinking = thinking
+        self._more, self._thinking, self._tools = more, thinking, tools
         self._conventions = (*conventions(), *more)
         self.place = 0
         """Where what has not been read begins."""
@@ -132,6 +138,8 @@ class _Scan:
             UnreadableError: at the first call or thought that is malformed; ``place`` is where it begins.
         """
         self._begun_before()
+        if self._alone():
+            return
         opening = tuple(
             each
             for each in self._thinking
@@ -145,6 +153,8 @@ class _Scan:
             kind, number = match.lastgroup[0], int(match.lastgroup[1:])  # type: ignore[index]
             if kind == "t":
                 self.place = self._thought(opening[number], match.end())
+                if len(self.thoughts) == 1 and not "".join(self.said).strip() and self._alone():
+                    return
             else:
                 end = self._call(found[number], match.start())
                 self._spans.append((match.start(), end))
@@ -158,11 +168,27 @@ class _Scan:
     def _begun_before(self) -> None:
         """Take what comes before the end of a thought that begins nowhere: the prompt began it."""
         for each in self._thinking:
-            closed = self.text.find(each.end)
-            if closed >= 0 and not each.shared and not 0 <= self.text.find(each.begin) < closed:
+            closed = -1 if each.shared or each.end not in self.text else self._outside_calls(each.end)
+            if closed >= 0 and not 0 <= self.text.find(each.begin) < closed:
                 self.thoughts.append(self.text[:closed])
                 self.place = closed + len(each.end)
                 return
+
+    def _outside_calls(self, mark: str) -> int:
+        """Return where a mark first stands that is in no argument of a whole call, or -1."""
+        place = self.text.find(mark)
+        for begin, end in self._whole_calls:
+            if begin <= place < end:
+                place = self.text.find(mark, end)
+        return place
+
+    @cached_property
+    def _whole_calls(self) -> list[tuple[int, int]]:
+        """Where calls stand, up to the first that cannot be read, were there no thoughts."""
+        scan = _Scan(self.text, self._more, (), self._tools)
+        with suppress(UnreadableError):
+            scan.run()
+        return scan._spans[1:]
 
     def _thought(self, kind: ThoughtMarks, begin: int) -> int:
         end = self.text.find(kind.end, begin)
@@ -176,9 +202,10 @@ class _Scan:
     def _call(self, convention: CallConvention, start: int) -> int:
         calls, end = convention.content(self.text, start)
         closed = convention.closing.match(self.text, end)
-        if closed is None and convention.whole and not _without_marks(self.text[end:]):
+        begun = end == len(self.text) and not self.text[match.end() :].strip()  # cut before any argument
+        if closed is None and convention.whole and not begun and not _without_marks(self.text[end:]):
             end = len(self.text)  # the call is whole, whatever would close it
-        elif closed is not None:
+        elif closed is not None and not begun:
             end = closed.end()
         else:
             after = "JSON object" if convention.syntax in ("json", "arguments") else "arguments"
@@ -189,33 +216,43 @@ class _Scan:
         self.convention = self.convention or convention.name
         return end
 
-    def read_unmarked(self, tools: Collection[str]) -> str:
-        """Read calls of ``tools`` that end the reply without marks; return what comes before them.
+    def _alone(self) -> bool:
+        """Take calls without marks where they are all that is left; marks within them belong to arguments."""
+        with suppress(UnreadableError):
+            return self._unmarked(_trimmed(self.text[self.place :]), self.place)
+        return False
 
-        They are all of what is said, or follow a preface in a code fence.
-        """
-        said = _without_marks("".join(self.said))
-        preface, body = "", unfenced(said)
-        if body == said and said.endswith("```") and said.count("```") == 2:
-            begin = said.index("```")
-            preface, body = said[:begin], unfenced(said[begin:])
+    def read_unmarked(self) -> None:
+        """Read calls without marks: all of a reply that has no others, or a code fence that ends it."""
+        said = _trimmed("".join(self.said))
+        begin = len(self.text) - len(self.said[-1]) if self.said else 0
+        if self.calls or self._unmarked(said, begin):
+            return
+        if said.endswith("```") and said.count("```") == 2:
+            place = said.index("```")
+            if self._unmarked(said[place:], begin + place):
+                self.said = [said[:place]]
+
+    def _unmarked(self, said: str, begin: int) -> bool:
+        """Take a text that is nothing but calls, perhaps in a code fence; return whether it is."""
+        body = unfenced(said)
         if _OBJECT.match(body):
             kind, read = "fenced-json" if body != said else "json", read_json
-        elif (called := _PYTHON.match(body)) and called[1] in tools:
+        elif (called := _PYTHON.match(body)) and called[1] in self._tools:
             kind, read = "python", read_python
         else:
-            return ""
+            return False
         try:
             calls, end = read(body, 0)
         except UnreadableError:
-            if any(f'"{name}"' in body[:200] for name in tools):
+            if any(f'"{name}"' in body[:200] for name in self._tools):
                 raise
-            return ""
-        if body[end:].strip(" \n;") or not all(call.name in tools for call in calls):
-            return ""
-        self.calls, self.convention = list(calls), kind
-        self._spans.append((len(self.text) - len(self.said[-1]) + len(preface), len(self.text)))
-        return preface
+            return False
+        if body[end:].strip(" \n;") or not all(call.name in self._tools for call in calls):
+            return False
+        self.calls, self.convention, self.said = list(calls), kind, []
+        self._spans.append((begin, len(self.text)))
+        return True
 
 
 UNMARKED = ("json", "fenced-json", "python")
@@ -246,7 +283,30 @@ def _without_marks(text: str) -> str:
     if "<" in said or "[" in said:
         for mark in marks().around:
             said = said.replace(mark, "")
-        said = said.strip()
-        while (last := next((each for each in marks().final if said.endswith(each)), "")) != "":
-            said = said[: len(said) - len(last)].rstrip()
+        said = said[: _ended(said, marks().final)].strip()
     return said
+
+
+def _trimmed(text: str) -> str:
+    """Return a text without the marks before and after it."""
+    begin, around = 0, marks().around
+    end = _ended(text, (*marks().final, *around))
+    while begin < end:
+        mark = next((each for each in around if text.startswith(each, begin)), "")
+        if not mark and not text[begin].isspace():
+            break
+        begin += len(mark) or 1
+    return text[begin:end]
+
+
+def _ended(text: str, final: Collection[str]) -> int:
+    """Return where the marks and blanks begin that end a text."""
+    end = len(text)
+    while end:
+        if text[end - 1].isspace():
+            end -= 1
+        elif mark := next((each for each in final if text.endswith(each, 0, end)), ""):
+            end -= len(mark)
+        else:
+            break
+    return end
