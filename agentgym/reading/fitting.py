@@ -27,18 +27,18 @@ def arguments_of(call: SaidCall) -> tuple[dict[str, Any], str]:
         >>> arguments_of(SaidCall("look", "null"))
         ({}, "the arguments of look were 'null'")
     """
-    value, times = call.arguments, 0
+    value, times, name = call.arguments, 0, f"{call.name[:64]!r}"[1:-1]
     while isinstance(value, str) and value.strip() and times < 2:
         body = unfenced(value)
         value, end = decode(body)
         if end != len(body):
-            raise UnreadableError(f"a call of {call.name:.64} with something after its arguments")
+            raise UnreadableError(f"a call of {name} with something after its arguments")
         times += 1
     if value in (None, [], "") or (isinstance(value, str) and not value.strip()):
-        return {}, f"the arguments of {call.name:.64} were {call.arguments!r:.40}"
+        return {}, f"the arguments of {name} were {call.arguments!r:.40}"
     if not isinstance(value, dict):
         raise UnreadableError("a tool call whose arguments are no JSON object")
-    return value, "" if times < 2 else f"the arguments of {call.name:.64} were encoded twice"
+    return value, "" if times < 2 else f"the arguments of {name} were encoded twice"
 
 
 def fitted(call: SaidCall, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

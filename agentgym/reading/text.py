@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from agentgym.reading.conventions import (
     ANSWER_TAGS,
@@ -289,24 +289,19 @@ def _without_marks(text: str) -> str:
 
 def _trimmed(text: str) -> str:
     """Return a text without the marks before and after it."""
-    begin, around = 0, marks().around
+    around = marks().around
     end = _ended(text, (*marks().final, *around))
-    while begin < end:
-        mark = next((each for each in around if text.startswith(each, begin)), "")
-        if not mark and not text[begin].isspace():
-            break
-        begin += len(mark) or 1
-    return text[begin:end]
+    begin = _run(around).match(text, 0, end)
+    return text[begin.end() if begin else 0 : end]
 
 
 def _ended(text: str, final: Collection[str]) -> int:
     """Return where the marks and blanks begin that end a text."""
-    end = len(text)
-    while end:
-        if text[end - 1].isspace():
-            end -= 1
-        elif mark := next((each for each in final if text.endswith(each, 0, end)), ""):
-            end -= len(mark)
-        else:
-            break
-    return end
+    found = _run(tuple(each[::-1] for each in final)).match(text[::-1])
+    return len(text) - (found.end() if found else 0)
+
+
+@cache
+def _run(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the pattern of words and blanks, as many as there are."""
+    return re.compile(rf"(?:\s|{'|'.join(map(re.escape, words))})*+")
