@@ -52,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-fragile test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep models-page
+.PHONY: help install test test-all test-docs test-parity test-bridge-openenv bridge-server soak-server test-java test-pyserini test-wheel release-check test-vllm test-nodes test-fragile test-bridge-inspect bridge-imports fuzz-logs test-core core-tests test-gymnasium lint ratchet format type check bench speed speed-trl speed-webshop doors bridge-trl bridge-verl papers-scale fuzz mutations soak train-demo train-search train-alfworld learning-report parity parity-qa parity-sotopia bridge-verl-agent bank prior leaderboard site test-leaderboard runs check-submissions check-recipes golden docs docs-numbers docs-site pictures clean index test-clients bench-smollm2 train-smollm2 sweep models-page
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
@@ -156,6 +156,9 @@ papers-scale: $(VENV)/.installed-core ## measure three million papers and their 
 
 speed-webshop: $(VENV)/.installed-bench $(WEBSHOP_VENV)/.installed ## measure WebShop beside the original on Java 17: WEBSHOP=/path of its checkout
 	@$(RUN) -m benchmarks.speed.webshop_original --webshop "$(WEBSHOP)" --python $(WEBSHOP_VENV)/bin/python
+
+doors: $(VENV)/.installed-dev ## write the table of what every door makes of what servers say, benchmarks/doors.md
+	@$(RUN) -m benchmarks.doors
 
 bridge-trl: $(VENV)/.installed-dev ## play recorded episodes through TRL's tools
 	@$(RUN) -m benchmarks.bridges.trl

@@ -4,9 +4,7 @@
 """
 
 import asyncio
-import importlib
-import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,99 +14,16 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.imports.inspect import LISTED, STORE
 from agentgym.registration import make, open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from tests.bridges.inspect_stand_in import Store, ToolError, standing_in
 
 EZPOINTS = "agentgym/EZPoints-v0"
 
 
-class Store(dict):
-    set = dict.__setitem__
-
-
-class ToolError(Exception):
-    pass
-
-
-def record(**fixed):
-    return lambda **given: SimpleNamespace(**fixed, **given)
-
-
-def named(made, **about):
-    """Return a decorator that notes what it was given on what it decorates."""
-
-    def decorate(function):
-        def wrapped(*args, **options):
-            return function(*args, **options)
-
-        wrapped.about = about
-        made.append(wrapped)
-        return wrapped
-
-    return decorate
-
-
-class Tools:
-    """The current sample's store, and the calls of a model's last message."""
-
-    def __init__(self):
-        self.store = Store()
-
-    async def execute(self, messages, tools):
-        (call,) = messages[-1].tool_calls or [None]
-        if call is None:
-            return SimpleNamespace(messages=[])
-        (tool,) = (each for each in tools if each.name == call.name)
-        try:
-            said = await tool.run(**call.arguments)
-        except ToolError as error:
-            said = f"error: {error}"
-        return SimpleNamespace(messages=[SimpleNamespace(role="tool", text=said)])
-
-
-def tool_definition(run, name, description, parameters, max_output):
-    about = SimpleNamespace(
-        run=run, name=name, description=description, parameters=parameters, max_output=max_output
-    )
-    return SimpleNamespace(as_tool=lambda: about)
-
-
 @pytest.fixture(params=["agentgym/", ""], ids=["installed", "editable"])
-def bridge(request, monkeypatch):
+def bridge(request):
     """Import the bridge over stand-ins for inspect_ai, which names tasks with a package or not."""
-    tools, made = Tools(), []
-    stands = {
-        "inspect_ai": {"Task": record(), "task": lambda name: named(made, name=name)},
-        "inspect_ai.dataset": {"MemoryDataset": list, "Sample": record()},
-        "inspect_ai.model": {
-            "ChatMessageSystem": record(role="system"),
-            "ChatMessageUser": record(role="user"),
-            "execute_tools": tools.execute,
-        },
-        "inspect_ai.scorer": {
-            "Score": record(),
-            "mean": lambda: "mean",
-            "stderr": lambda: "stderr",
-            "scorer": lambda metrics, name: named(made, metrics=metrics, name=name),
-        },
-        "inspect_ai.solver": {"solver": lambda name: named(made, name=name)},
-        "inspect_ai.tool": {
-            "ToolDef": tool_definition,
-            "ToolError": ToolError,
-            "ToolParam": record(),
-            "ToolParams": record(),
-        },
-        "inspect_ai.util": {
-            "registry_info": lambda each: SimpleNamespace(name=request.param + each.about["name"]),
-            "store": lambda: tools.store,
-        },
-    }
-    for name, members in stands.items():
-        module = ModuleType(name)
-        vars(module).update(members)
-        monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "agentgym.bridges.inspect_ai", raising=False)
-    module = importlib.import_module("agentgym.bridges.inspect_ai")
-    yield SimpleNamespace(module=module, tools=tools, installed=bool(request.param), made=made)
-    sys.modules.pop("agentgym.bridges.inspect_ai", None)
+    with standing_in(request.param) as bridge:
+        yield bridge
 
 
 def begun(bridge, task, *, epoch=1):
