@@ -20,10 +20,10 @@ BENCH = "bench"
 TITLE = """\
 # What servers say, and what is played
 
-`make doors` wrote this table. Each line is an answer of a server (`tests/reading/bodies.py`), each column a
-door through which it comes in, and each cell the action that is played or, in italics, why there is none. Of two
-calls that may not stand side by side the first is shown. `-` stands where a door does not take such an answer:
-inspect_ai and TRL read the arguments of calls themselves, and hand over objects.
+`make doors` wrote this table. Each line is an answer of a server (`tests/reading/bodies.py`), each column
+a door through which it comes in, and each cell the action that is played or, in italics, why there is none.
+Of two calls that may not stand side by side the first is shown. `-` stands where a door does not take such an
+answer: inspect_ai and TRL read the arguments of calls themselves, and hand over objects.
 
 """
 

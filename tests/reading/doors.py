@@ -6,6 +6,7 @@ a time join the actions of tools that may be called side by side.
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,7 @@ from agentgym.registration import open_env, open_vector
 from tests.agents.chat_models import FakeChatModel, agent
 from tests.bridges.inspect_stand_in import ToolError, standing_in
 from tests.evaluation.chat_server import _Handler, serving
-from tests.reading.bodies import ENVIRONMENTS, tools_of
+from tests.reading.bodies import ENVIRONMENTS, Case, tools_of
 from tests.reading.readers import message_of
 from tests.serving.gateway_stand_ins import SayingEngine, make_model, talking
 
@@ -288,11 +289,10 @@ class _Bytes(_Handler):
         self.wfile.write(data)
 
 
-def bench(cases, stream, folder):
+def bench(cases: Sequence[Case], stream: bool, folder: Path) -> list[Read]:
     """Play cases of one suite, an episode of one step each; return what each was read as."""
     with serving() as server:
         server.RequestHandlerClass, server.says, server.places = _Bytes, cases, {}
-        folder = Path(folder)
         folder.mkdir(parents=True)
         suite = folder / "doors.toml"
         env_id = ENVIRONMENTS[cases[0].suite]
