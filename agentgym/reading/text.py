@@ -113,7 +113,7 @@ class _Scan:
         tools: Collection[str],
     ):
         self.text = text
-        self._more, self._thinking, self._tools = more, thinking, tools
+        self._thinking, self._tools = thinking, tools
         self._conventions = (*conventions(), *more)
         self.place = 0
         """Where what has not been read begins."""
@@ -123,6 +123,8 @@ class _Scan:
         self.convention = ""
         self._spans = [(0, 0)]
         """Of calls."""
+        self._covered: list[tuple[int, int]] = []
+        """By calls and thoughts."""
 
     @property
     def outside(self) -> str:
@@ -138,6 +140,9 @@ class _Scan:
             UnreadableError: at the first call or thought that is malformed; ``place`` is where it begins.
         """
         self._begun_before()
+        self._scan()
+
+    def _scan(self) -> None:
         if self._alone():
             return
         opening = tuple(
@@ -153,11 +158,12 @@ class _Scan:
             kind, number = match.lastgroup[0], int(match.lastgroup[1:])  # type: ignore[index]
             if kind == "t":
                 self.place = self._thought(opening[number], match.end())
+                self._covered.append((match.start(), self.place))
                 if len(self.thoughts) == 1 and not "".join(self.said).strip() and self._alone():
                     return
             else:
                 end = self._call(found[number], match.start())
-                self._spans.append((match.start(), end))
+                self._take_span(match.start(), end)
                 self.place = end
         left = self.text[self.place :]
         if not self.calls and (open_ := next((each for each in marks().announcing if each in left), "")):
@@ -168,27 +174,37 @@ class _Scan:
     def _begun_before(self) -> None:
         """Take what comes before the end of a thought that begins nowhere: the prompt began it."""
         for each in self._thinking:
-            closed = -1 if each.shared or each.end not in self.text else self._outside_calls(each.end)
-            if closed >= 0 and not 0 <= self.text.find(each.begin) < closed:
+            begin, closed = self.text.find(each.begin), self.text.find(each.end)
+            if closed < 0 or each.shared or 0 <= begin < closed:
+                continue
+            closed = self._outside(each.end)
+            if closed >= 0 and not 0 <= begin < closed:
                 self.thoughts.append(self.text[:closed])
                 self.place = closed + len(each.end)
                 return
 
-    def _outside_calls(self, mark: str) -> int:
-        """Return where a mark first stands that is in no argument of a whole call, or -1."""
+    def _outside(self, mark: str) -> int:
+        """Return where a mark first stands that is in no whole thought or call, or -1."""
         place = self.text.find(mark)
-        for begin, end in self._whole_calls:
+        for begin, end in self._whole:
             if begin <= place < end:
                 place = self.text.find(mark, end)
         return place
 
     @cached_property
-    def _whole_calls(self) -> list[tuple[int, int]]:
-        """Where calls stand, up to the first that cannot be read, were there no thoughts."""
-        scan = _Scan(self.text, self._more, (), self._tools)
+    def _whole(self) -> list[tuple[int, int]]:
+        """Where thoughts and calls stand, up to the first that cannot be read, had the prompt begun none.
+
+        Thoughts speak of ``<answer>`` tags too often for what stands between these to count.
+        """
+        scan = _Scan(self.text, (), self._thinking, self._tools)
         with suppress(UnreadableError):
-            scan.run()
-        return scan._spans[1:]
+            scan._scan()
+        return scan._covered
+
+    def _take_span(self, begin: int, end: int) -> None:
+        self._spans.append((begin, end))
+        self._covered.append((begin, end))
 
     def _thought(self, kind: ThoughtMarks, begin: int) -> int:
         end = self.text.find(kind.end, begin)
@@ -218,8 +234,9 @@ class _Scan:
 
     def _alone(self) -> bool:
         """Take calls without marks where they are all that is left; marks within them belong to arguments."""
-        with suppress(UnreadableError):
-            return self._unmarked(_trimmed(self.text[self.place :]), self.place)
+        if self._tools and _BEGINNING.match(self.text, _begun(self.text, self.place)):
+            with suppress(UnreadableError):
+                return self._unmarked(_trimmed(self.text[self.place :]), self.place)
         return False
 
     def read_unmarked(self) -> None:
@@ -251,17 +268,14 @@ class _Scan:
         if body[end:].strip(" \n;") or not all(call.name in self._tools for call in calls):
             return False
         self.calls, self.convention, self.said = list(calls), kind, []
-        self._spans.append((begin, len(self.text)))
+        self._take_span(begin, len(self.text))
         return True
-
-
-UNMARKED = ("json", "fenced-json", "python")
-"""Conventions without marks."""
 
 
 # ---- without marks -----------------------------------------------------------------------------
 
 _OBJECT = re.compile(r'[\[\s]*\{\s*"(?:name|function|type|tool_name|parameters|arguments|id)"')
+_BEGINNING = re.compile(r"[\[{`]|[A-Za-z_][\w-]{0,63}\(")
 _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w-]{0,63})\(")
 
 
@@ -289,10 +303,14 @@ def _without_marks(text: str) -> str:
 
 def _trimmed(text: str) -> str:
     """Return a text without the marks before and after it."""
-    around = marks().around
-    end = _ended(text, (*marks().final, *around))
-    begin = _run(around).match(text, 0, end)
-    return text[begin.end() if begin else 0 : end]
+    end = _ended(text, (*marks().final, *marks().around))
+    return text[_begun(text[:end]) : end]
+
+
+def _begun(text: str, place: int = 0) -> int:
+    """Return where the marks and blanks end that begin at a place."""
+    found = _run(marks().around).match(text, place)
+    return found.end() if found else place
 
 
 def _ended(text: str, final: Collection[str]) -> int:

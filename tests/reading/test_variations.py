@@ -6,7 +6,6 @@ import pytest
 
 from agentgym.reading import UnreadableError, fitted, read_text
 from agentgym.reading.conventions import conventions, marks, thoughts
-from agentgym.reading.text import UNMARKED
 from tests.reading.readers import corpus
 from tests.reading.writers import ENDS, WRITERS
 
@@ -85,7 +84,7 @@ def read(text, schemas):
 
 
 def test_every_convention_has_a_writer():
-    assert WRITERS.keys() == {each.name for each in conventions()} | set(UNMARKED)
+    assert WRITERS.keys() == {each.name for each in conventions()} | {"json", "fenced-json", "python"}
     assert len(WRITERS) * VARIATIONS > 2_000
 
 
@@ -100,6 +99,34 @@ def test_what_a_convention_writes_is_read_back(kind):
         else:
             assert back == calls, text
     assert refused == []
+
+
+@pytest.mark.parametrize("begin", ["", "<think>"], ids=["begun by the prompt", "begun"])
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_thought_is_no_part_of_calls_nor_they_of_it(kind, begin):
+    rng = random.Random(kind)
+    for number in range(VARIATIONS):
+        schemas, calls, text = variation(kind, number)
+        thought = "Hm. " + text_of(rng, THOUGHTS)
+        said = f"{begin}{thought}</think>\n\n{text}"
+        assert read(said, schemas) == calls, said
+        assert read_text(said, schemas).thought == thought.strip(), said
+
+
+def test_a_call_that_a_thought_drafts_is_not_made():
+    draft, call = (f'<tool_call>{{"name": "go", "arguments": {{"x": "{x}"}}}}</tool_call>' for x in "ab")
+    for said in (f"Perhaps {draft}? No.</think>{call}", f"<think>Perhaps {draft}? No.</think>{call}"):
+        reading = read_text(said, ("go",))
+        assert [each.arguments for each in reading.calls] == [{"x": "b"}]
+        assert reading.thought == f"Perhaps {draft}? No."
+    said = read_text("It goes between <answer> tags.</think><answer>Ely</answer>", (), answer_tags=True)
+    assert ([*said.calls], said.thought) == ([("answer", "Ely", "", True)], "It goes between <answer> tags.")
+
+
+def test_halves_of_characters_that_are_escaped_are_joined():
+    for said in (r"\ud83d\ude42", r"\U0001f642", "🙂"):
+        (call,) = read_text(f"[go(x='{said}', y='\\x41\\b\\/\\q')]", ("go",)).calls
+        assert call.arguments == {"x": "🙂", "y": "A\b/\\q"}
 
 
 @pytest.mark.parametrize("kind", WRITERS)
