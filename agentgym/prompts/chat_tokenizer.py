@@ -66,7 +66,7 @@ class ChatTokenizer:
         )
 
     def _left_out(self, messages: Sequence[Message]) -> list[str]:
-        """Return the thought that each answer begins with where the template leaves it out, by its longest line.
+        """Return thoughts that answers begin with and the template leaves out, each by its longest line.
 
         It is looked for where an answer spells special tokens, which would be parted all over it.
         """

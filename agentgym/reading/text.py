@@ -23,7 +23,16 @@ from agentgym.reading.syntaxes import (
     UnreadableError,
     read_json,
     read_python,
+    skip_blanks,
 )
+
+MAX_REPLY = 1 << 21
+"""Characters of a reply at most."""
+
+_TAIL = 4_096
+"""Characters at the end of a reply in which marks that end it are looked for."""
+
+_TOO_LONG = f"a reply of more than {MAX_REPLY:,} characters"
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,8 @@ def read_text(
         >>> read_text("<|tool_call>call:go{n:3}<tool_call|>").calls
         (SaidCall(name='go', arguments={'n': 3}, id='', typed=True),)
     """
+    if len(text) > MAX_REPLY:
+        return Reading(problem=_TOO_LONG, outside=text)
     scan = _Scan(text, (ANSWER_TAGS,) if answer_tags else (), thoughts() if thinks else (), tools)
     problem = ""
     try:
@@ -91,6 +102,8 @@ def split_thought(text: str) -> tuple[str, str]:
         >>> split_thought("[THINK]A box![/THINK]up")
         ('A box!', 'up')
     """
+    if len(text) > MAX_REPLY:
+        raise UnreadableError(_TOO_LONG)
     said = text.lstrip()
     for each in thoughts():
         begun, end = said.startswith(each.begin), said.find(each.end)
@@ -218,10 +231,10 @@ class _Scan:
     def _call(self, convention: CallConvention, start: int) -> int:
         calls, end = convention.content(self.text, start)
         closed = convention.closing.match(self.text, end)
-        begun = end == len(self.text) and not self.text[match.end() :].strip()  # cut before any argument
-        if closed is None and convention.whole and not begun and not _without_marks(self.text[end:]):
+        cut = end == len(self.text) and convention.syntax == "arguments" and calls[0].arguments is None
+        if closed is None and convention.whole and not cut and not _without_marks(self.text[end:]):
             end = len(self.text)  # the call is whole, whatever would close it
-        elif closed is not None and not begun:
+        elif closed is not None and not cut:
             end = closed.end()
         else:
             after = "JSON object" if convention.syntax in ("json", "arguments") else "arguments"
@@ -295,10 +308,14 @@ def _without_marks(text: str) -> str:
     """Return a text without what surrounds calls, and without the special tokens that end it."""
     said = text.strip()
     if "<" in said or "[" in said:
-        for mark in marks().around:
-            said = said.replace(mark, "")
+        said = _around().sub("", said)
         said = said[: _ended(said, marks().final)].strip()
     return said
+
+
+@cache
+def _around() -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, marks().around)))
 
 
 def _trimmed(text: str) -> str:
@@ -309,14 +326,16 @@ def _trimmed(text: str) -> str:
 
 def _begun(text: str, place: int = 0) -> int:
     """Return where the marks and blanks end that begin at a place."""
-    found = _run(marks().around).match(text, place)
-    return found.end() if found else place
+    begin = skip_blanks(text, place)
+    found = _run(marks().around).match(text, begin)
+    return found.end() if found else begin
 
 
 def _ended(text: str, final: Collection[str]) -> int:
     """Return where the marks and blanks begin that end a text."""
-    found = _run(tuple(each[::-1] for each in final)).match(text[::-1])
-    return len(text) - (found.end() if found else 0)
+    length = len(text.rstrip())
+    found = _run(tuple(each[::-1] for each in final)).match(text[max(length - _TAIL, 0) : length][::-1])
+    return length - (found.end() if found else 0)
 
 
 @cache
