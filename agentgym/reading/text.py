@@ -7,6 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import islice
 
 from agentgym.reading.conventions import (
     ANSWER_TAGS,
@@ -31,6 +32,11 @@ MAX_REPLY = 1 << 21
 
 _TAIL = 4_096
 """Characters at the end of a reply in which marks that end it are looked for."""
+
+_SIGN = re.compile(r"[<\[◁]|Here is my thought process:")
+"""Every convention's marks hold one of these."""
+
+_FEW = 512
 
 _TOO_LONG = f"a reply of more than {MAX_REPLY:,} characters"
 
@@ -126,8 +132,11 @@ class _Scan:
         tools: Collection[str],
     ):
         self.text = text
-        self._thinking, self._tools = thinking, tools
-        self._conventions = (*conventions(), *more)
+        self._tools, self._near = tools, _near_signs(text)
+        self._thinking = tuple(
+            each for each in thinking if each.begin in self._near or each.end in self._near
+        )
+        self._conventions = tuple(each for each in (*conventions(), *more) if each.marker in self._near)
         self.place = 0
         """Where what has not been read begins."""
         self.thoughts: list[str] = []
@@ -163,7 +172,7 @@ class _Scan:
             for each in self._thinking
             if each.begin in self.text and (each.marked or each.end in self.text)
         )
-        found = tuple(each for each in self._conventions if each.marker in self.text)
+        found = self._conventions
         pattern = scanner(found, opening) if found or opening else None
         while pattern and (match := pattern.search(self.text, self.place)):
             self.said.append(self.text[self.place : match.start()])
@@ -179,7 +188,8 @@ class _Scan:
                 self._take_span(match.start(), end)
                 self.place = end
         left = self.text[self.place :]
-        if not self.calls and (open_ := next((each for each in marks().announcing if each in left), "")):
+        announced = (each for each in marks().announcing if each in self._near and each in left)
+        if not self.calls and (open_ := next(announced, "")):
             raise UnreadableError(f"a {open_} without a call")
         self.said.append(left)
         self.place = len(self.text)
@@ -283,6 +293,14 @@ class _Scan:
         self.calls, self.convention, self.said = list(calls), kind, []
         self._take_span(begin, len(self.text))
         return True
+
+
+def _near_signs(text: str) -> str:
+    """Return what stands around the signs of marks where there are few of them; else the text."""
+    places = [found.start() for found in islice(_SIGN.finditer(text), _FEW)]
+    if len(places) == _FEW:
+        return text
+    return "\n".join(text[max(place - 96, 0) : place + 96] for place in places)
 
 
 # ---- without marks -----------------------------------------------------------------------------

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from agentgym.reading import read_text, text
+from agentgym.reading.conventions import conventions, marks, thoughts
 from tests.reading.readers import HERE, corpus, differences
 
 CASES = {case["id"]: case for case in corpus()}
@@ -44,3 +46,14 @@ def test_every_case_calls_tools_that_there_are():
     lines = (HERE / "replies.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(CASES) == len(lines) > 500
     assert {name for case in CASES.values() for name, _ in case["calls"]} == tools
+
+
+def test_a_reply_without_a_sign_holds_no_marks_of_any_convention():
+    spelled = [each.begin for each in thoughts()] + [each.end for each in thoughts()]
+    spelled += [each.begin for each in conventions()] + [*marks().announcing]
+    assert [each for each in spelled if not text._SIGN.search(each)] == ["Here is my response:"]  # not alone
+
+
+def test_a_reply_that_no_model_writes_is_refused_at_once():
+    said = read_text("a" * (text.MAX_REPLY + 1), ("look",))
+    assert (said.calls, said.problem) == ((), "a reply of more than 2,097,152 characters")
