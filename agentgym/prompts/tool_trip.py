@@ -21,6 +21,7 @@ _VALUES: Mapping[str, tuple[Any, ...]] = {
     "boolean": (True, False),
 }
 _ASKED, _SAID = "agentgym-asked-3b7e", "agentgym-said-9c41"
+_NONE = "no call is found in it"
 INSTEAD = "choose another way to answer, such as --answer think-action"
 
 
@@ -145,11 +146,12 @@ def _round_trip(
                 said = read_text(written, names)
                 schema = tool.schema()["function"]["parameters"]
                 back = [(call.name, fitted(call, schema)[0]) for call in said.calls]
-                problem = said.problem or ("" if back else "no call is found in it")
+                problem = said.problem or ("" if back else _NONE)
             except UnreadableError as error:
                 written, back, problem = "", [], str(error)
             if back != [(tool.name, arguments)]:
                 shown = f"{written!r:.80} is read as {back!r:.80}" if back else f"{written!r:.80}: {problem}"
+                shown = shown if written or problem != _NONE else "it writes none"
                 return replace(
                     trip, tried=tried, problem=f"its call of {tool.name} is not read back: {shown}"
                 )

@@ -139,7 +139,7 @@ def main_cells(board: Board, *, unread: bool = False) -> tuple[list[str], list[l
     lines = []
     for row in board.rows:
         cells = [rank_cell(row, board.rows), _agent(row)]
-        cells += [score_cell(row, env) + _unread(row, env) * unread for env in board.envs]
+        cells += [_unread(row, env) if unread else score_cell(row, env) for env in board.envs]
         mean, middle, gap = (
             aggregate_cell(getattr(row.aggregate, name, None)) for name in ("mean", "iqm", "optimality_gap")
         )
@@ -437,7 +437,7 @@ def score_cell(row: Row, env: RunEnv) -> str:
 def _unread(row: Row, env: RunEnv) -> str:
     result = row.envs.get(env.env.label)
     share = 0.0 if result is None else result.format_errors.value
-    return f", {100 * share:.0f} % unreadable" if share else ""
+    return score_cell(row, env) + (f", {100 * share:.0f} % unreadable" if share else "")
 
 
 def _percent(estimate: Estimate) -> str:
