@@ -255,6 +255,22 @@ def test_a_template_without_tools_is_named(model):
         assert (status, "chat template writes no tools" in answer["error"]["message"]) == (400, True)
 
 
+def test_a_template_whose_calls_are_not_read_back_is_named(model):
+    other = make_model()
+    other.tokenizer.chat_template = (
+        "{{ tools | tojson if tools }}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    with talking(other, SayingEngine(other)) as running:
+        session = running.begin()
+        status, answer = running.ask(f"{session}/v1/chat/completions", {"messages": ASKED, "tools": [TOOL]})
+        assert (status, answer["error"]["message"]) == (
+            400,
+            "the model's chat template writes tools, but its call of look is not read back: it writes none: "
+            "leave out 'tools'",
+        )
+
+
 def test_clients_show_the_token_in_either_form(model, engine):
     with talking(model, engine, token="sesame") as running:
         assert running.ask("/sessions", {})[0] == 401
