@@ -78,6 +78,7 @@ LISTED: dict[str, tuple[str, ...]] = {
         "tests/evaluation/test_endpoint_runs.py",
         "tests/evaluation/test_judges.py",
         "tests/evaluation/test_sotopia_runs.py",
+        "tests/reading/test_families.py",
     ),
     "serve": (
         "tests/cli/test_index.py::test_a_server_is_an_engine",
