@@ -24,8 +24,8 @@ from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.inspect import LISTED, STORE
-from agentgym.prompts.formats.calls import action_of_said
-from agentgym.reading import SaidCall, UnreadableError
+from agentgym.prompts.formats.calls import action_of_raw_call
+from agentgym.reading import RawCall, UnreadableError
 from agentgym.registration import ENVIRONMENTS, open_env
 
 SYSTEM = (
@@ -73,7 +73,7 @@ def _play() -> Any:
 def _tool(tool: Tool, env: AgentEnv[Any]) -> Any:
     async def execute(**kwargs: Any) -> str:
         try:
-            action, _ = action_of_said(SaidCall(tool.name, kwargs), (tool,))
+            action, _ = action_of_raw_call(RawCall(tool.name, kwargs), (tool,))
         except UnreadableError as error:
             raise ToolError(str(error)) from error
         return _step(env, action)

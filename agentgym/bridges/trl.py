@@ -24,10 +24,10 @@ from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
-from agentgym.prompts.formats.calls import action_of_said
+from agentgym.prompts.formats.calls import action_of_raw_call
 from agentgym.prompts.rendering import render_opening, render_present
 from agentgym.prompts.template import Template, load_template
-from agentgym.reading import SaidCall, UnreadableError
+from agentgym.reading import RawCall, UnreadableError
 from agentgym.registration import class_of, open_env
 
 
@@ -146,7 +146,7 @@ class EnvironmentFactory:
 def _called(tool: Tool, env: ToolEnvironment, arguments: dict[str, Any]) -> Any:
     """Play a call; `ValueError` where it does not fit, which the trainer tells the model."""
     try:
-        action, _ = action_of_said(SaidCall(tool.name, arguments), (tool,))
+        action, _ = action_of_raw_call(RawCall(tool.name, arguments), (tool,))
     except UnreadableError as error:
         raise ValueError(str(error)) from error
     return env._play(action)

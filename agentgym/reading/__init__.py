@@ -7,12 +7,12 @@ arguments of a call those that a tool takes. Whatever cannot be read is a proble
 
 from agentgym.reading.fitting import fitted
 from agentgym.reading.messages import StreamedCalls, arguments_text, calls_of_message, read_message
-from agentgym.reading.syntaxes import SaidCall, UnreadableError
+from agentgym.reading.syntaxes import RawCall, UnreadableError
 from agentgym.reading.text import Reading, read_text
 
 __all__ = [
+    "RawCall",
     "Reading",
-    "SaidCall",
     "StreamedCalls",
     "UnreadableError",
     "arguments_text",

@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.io.untrusted import loads_toml
 from agentgym.reading.syntaxes import (
     LISTS,
-    SaidCall,
+    RawCall,
     read_arguments,
     read_between,
     read_gemma,
@@ -57,7 +57,7 @@ class CallConvention:
             return partial(read_between, closing=self.end)
         return partial(read_gemma, quote=self.quote) if self.syntax == "gemma" else read_arguments
 
-    def content(self, text: str, start: int) -> tuple[Sequence[SaidCall], int]:
+    def content(self, text: str, start: int) -> tuple[Sequence[RawCall], int]:
         """Return the calls that begin at a place, and where their content ends.
 
         Raises:
@@ -69,7 +69,7 @@ class CallConvention:
             return LISTS[self.syntax](text, opened.end())
         arguments, end = self._arguments(text, opened.end())
         name = opened.groupdict().get("name") or ""
-        return [SaidCall(name, arguments, typed=self.syntax != "pairs")], end
+        return [RawCall(name, arguments, typed=self.syntax != "pairs")], end
 
 
 @dataclass(frozen=True)

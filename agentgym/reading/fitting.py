@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym.reading.syntaxes import SaidCall, UnreadableError, decode
+from agentgym.reading.syntaxes import RawCall, UnreadableError, decode
 from agentgym.reading.text import unfenced
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
 _TRUTH = {"true": True, "false": False}
 
 
-def arguments_of(call: SaidCall) -> tuple[dict[str, Any], str]:
+def arguments_of(call: RawCall) -> tuple[dict[str, Any], str]:
     """Return a call's arguments as an object, and a note where they were said in another form.
 
     Null, nothing, an empty text, ``"null"`` and an empty list are no arguments. Text is JSON, perhaps in a
@@ -24,7 +24,7 @@ def arguments_of(call: SaidCall) -> tuple[dict[str, Any], str]:
         UnreadableError: they are anything else, or something follows them.
 
     Example:
-        >>> arguments_of(SaidCall("look", "null"))
+        >>> arguments_of(RawCall("look", "null"))
         ({}, "the arguments of look were 'null'")
     """
     value, times, name = call.arguments, 0, f"{call.name[:64]!r}"[1:-1]
@@ -41,7 +41,7 @@ def arguments_of(call: SaidCall) -> tuple[dict[str, Any], str]:
     return value, "" if times < 2 else f"the arguments of {name} were encoded twice"
 
 
-def fitted(call: SaidCall, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def fitted(call: RawCall, parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return arguments with the types that a tool declares, and a note for each that was said as another.
 
     A number or truth value stands for a text, and a text that spells a number or truth value for it, as
@@ -57,7 +57,7 @@ def fitted(call: SaidCall, parameters: Mapping[str, Any]) -> tuple[dict[str, Any
 
     Example:
         >>> schema = {"properties": {"text": {"type": "string"}}, "required": ["text"]}
-        >>> fitted(SaidCall("answer", '{"text": 1994}'), schema)
+        >>> fitted(RawCall("answer", '{"text": 1994}'), schema)
         ({'text': '1994'}, ('text of answer was 1994',))
     """
     said, note = arguments_of(call)

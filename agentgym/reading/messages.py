@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from agentgym.reading.syntaxes import MAX_CALLS, SaidCall, UnreadableError
+from agentgym.reading.syntaxes import MAX_CALLS, RawCall, UnreadableError
 from agentgym.reading.text import Reading, read_text
 
 
-def calls_of_message(message: Mapping[str, Any]) -> tuple[SaidCall, ...]:
+def calls_of_message(message: Mapping[str, Any]) -> tuple[RawCall, ...]:
     """Return the calls of an assistant's message: ``tool_calls``, or ``function_call`` of old.
 
     Raises:
@@ -28,7 +28,7 @@ def calls_of_message(message: Mapping[str, Any]) -> tuple[SaidCall, ...]:
     return tuple(_call(each) for each in listed)
 
 
-def _call(value: Any) -> SaidCall:
+def _call(value: Any) -> RawCall:
     function = value.get("function", value) if isinstance(value, Mapping) else None
     if not isinstance(function, Mapping):
         raise UnreadableError("a tool call is no object with a function")
@@ -36,12 +36,12 @@ def _call(value: Any) -> SaidCall:
     if not isinstance(name, str) or not name:
         raise UnreadableError("a tool call has no name")
     id = value.get("id")
-    return SaidCall(
+    return RawCall(
         name.removeprefix("functions."), function.get("arguments"), id if isinstance(id, str) else ""
     )
 
 
-def arguments_text(call: SaidCall) -> str:
+def arguments_text(call: RawCall) -> str:
     """Return a call's arguments as text, as OpenAI's form has them: empty where there are none."""
     said = call.arguments
     if said is None:
@@ -54,14 +54,14 @@ def read_message(message: Mapping[str, Any], tools: Sequence[str] = ()) -> Readi
 
     Without calls of its own its text is read by `read_text`: some servers leave calls there.
     """
-    content, thought, calls = message.get("content"), "", list[SaidCall]()
+    content, thought, calls = message.get("content"), "", list[RawCall]()
     if isinstance(content, list):
         blocks = [each for each in content if isinstance(each, Mapping)]
         text = "".join(str(each.get("text") or "") for each in blocks if each.get("type", "text") == "text")
         thought = "".join(_words(each.get("thinking")) for each in blocks)
         uses = (each for each in blocks if each.get("type") == "tool_use")
         calls = [
-            SaidCall(str(each.get("name") or ""), each.get("input"), str(each.get("id") or ""))
+            RawCall(str(each.get("name") or ""), each.get("input"), str(each.get("id") or ""))
             for each in uses
         ]
     else:
@@ -109,7 +109,7 @@ class StreamedCalls:
         id, name = (each if isinstance(each, str) else "" for each in (id, name))
         if index is not None and (type(index) is not int or not 0 <= index < MAX_CALLS):
             raise UnreadableError(f"it has more than {MAX_CALLS} tool calls")
-        said = arguments_text(SaidCall(name, function.get("arguments")))
+        said = arguments_text(RawCall(name, function.get("arguments")))
         call = self._meant(index, id, name)
         if call is None or (name and call.ended_before(id, said)):
             if len(self._calls) >= MAX_CALLS:

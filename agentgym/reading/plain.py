@@ -13,16 +13,16 @@ _MAX_BRACES = 64
 """Braces in a preface at most, each of which is tried as the object's."""
 
 
-def said_object(text: str) -> str:
+def last_object(text: str) -> str:
     r"""Return the JSON object that ends a reply; all that it says where none does, or where there are two.
 
     A thought, a preface and a code fence may stand around it. The object is text, for the caller to parse.
     Empty where a thought or a call is not closed: what half a thought holds was not said.
 
     Example:
-        >>> said_object('<think>Hm.</think>Here it is:\n```json\n{"a": 1}\n```')
+        >>> last_object('<think>Hm.</think>Here it is:\n```json\n{"a": 1}\n```')
         '{"a": 1}'
-        >>> said_object('{"a": 1} or {"a": 2}')
+        >>> last_object('{"a": 1} or {"a": 2}')
         '{"a": 1} or {"a": 2}'
     """
     reply = unfenced(text)

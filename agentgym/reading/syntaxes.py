@@ -21,7 +21,7 @@ class UnreadableError(Exception):
     """A reply cannot be read; the message says why, on one line."""
 
 
-class SaidCall(NamedTuple):
+class RawCall(NamedTuple):
     """A tool call as it was said."""
 
     name: str
@@ -84,9 +84,9 @@ def decode(text: str, begin: int = 0) -> tuple[Any, int]:
 # ---- JSON --------------------------------------------------------------------------------------
 
 
-def read_json(text: str, begin: int) -> tuple[list[SaidCall], int]:
+def read_json(text: str, begin: int) -> tuple[list[RawCall], int]:
     """Read an object, a list of objects, or several of them one after the other; none is an error."""
-    calls: list[SaidCall] = []
+    calls: list[RawCall] = []
     end = begin
     while True:
         value, end = decode(text, end)
@@ -100,7 +100,7 @@ def read_json(text: str, begin: int) -> tuple[list[SaidCall], int]:
         end = following
 
 
-def call_of_table(value: Any) -> SaidCall:
+def call_of_table(value: Any) -> RawCall:
     """Return the call that a JSON object is, by any of the names that families have for its parts."""
     table = value if isinstance(value, dict) else {}
     if isinstance(table.get("function"), dict):  # as in OpenAI's messages
@@ -108,11 +108,11 @@ def call_of_table(value: Any) -> SaidCall:
     name = next((table[key] for key in _NAMES if isinstance(table.get(key), str)), "")
     if not name and [type(each) for each in table.values()] == [dict] and not table.keys() & {*_ARGUMENTS}:
         ((name, arguments),) = table.items()  # {"tool": {arguments}}
-        return SaidCall(name, arguments)
+        return RawCall(name, arguments)
     if not name:
         raise UnreadableError("a tool call without a name")
     arguments = next((table[key] for key in _ARGUMENTS if key in table), None)
-    return SaidCall(name.removeprefix("functions."), arguments, str(table.get("id") or ""))
+    return RawCall(name.removeprefix("functions."), arguments, str(table.get("id") or ""))
 
 
 # ---- one tool, named before its arguments ------------------------------------------------------
@@ -248,7 +248,7 @@ _ESCAPED: Mapping[str, str] = {**dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=Tr
 _LITERAL = re.compile(r"[^,()\[\]{}\s]{1,64}")
 
 
-def read_python(text: str, begin: int) -> tuple[list[SaidCall], int]:
+def read_python(text: str, begin: int) -> tuple[list[RawCall], int]:
     r"""Read calls such as ``[look(), go(to='x', n=3)]``, the brackets left out or not.
 
     A text that is no literal of Python's ends at the first quote that is not escaped and after which an
@@ -259,10 +259,10 @@ def read_python(text: str, begin: int) -> tuple[list[SaidCall], int]:
         return read_json(text, at)
     listed = text.startswith("[", at)
     end = at + listed
-    calls: list[SaidCall] = []
+    calls: list[RawCall] = []
     while (called := _CALLED.match(text, end)) is not None:
         arguments, end = _keywords(text, called.end())
-        calls.append(SaidCall(called[1], arguments))
+        calls.append(RawCall(called[1], arguments))
         if len(calls) > MAX_CALLS:
             raise UnreadableError(f"more than {MAX_CALLS} tool calls")
         end = skip_blanks(text, end)
@@ -312,7 +312,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return chr(int(said[1:], 16)) if said[1:] else _ESCAPED.get(said, said)
 
 
-LISTS: Mapping[str, Callable[[str, int], tuple[Sequence[SaidCall], int]]] = {
+LISTS: Mapping[str, Callable[[str, int], tuple[Sequence[RawCall], int]]] = {
     "json": read_json,
     "python": read_python,
 }

@@ -20,7 +20,7 @@ from agentgym.reading.conventions import (
 )
 from agentgym.reading.syntaxes import (
     MAX_CALLS,
-    SaidCall,
+    RawCall,
     UnreadableError,
     read_json,
     read_python,
@@ -48,7 +48,7 @@ class Reading:
     thought: str = ""
     text: str = ""
     """What is neither thought nor call."""
-    calls: tuple[SaidCall, ...] = ()
+    calls: tuple[RawCall, ...] = ()
     """In order; empty where one of them is malformed, since half a reply may be another one."""
     problem: str = ""
     """One line on what cannot be read; empty where everything can."""
@@ -77,7 +77,7 @@ def read_text(
         >>> said.thought, said.text, said.problem
         ('Hm.', "Well.<tool_call>{'name'", 'a tool call that is not JSON')
         >>> read_text("<|tool_call>call:go{n:3}<tool_call|>").calls
-        (SaidCall(name='go', arguments={'n': 3}, id='', typed=True),)
+        (RawCall(name='go', arguments={'n': 3}, id='', typed=True),)
     """
     if len(text) > MAX_REPLY:
         return Reading(problem=_TOO_LONG, outside=text)
@@ -141,7 +141,7 @@ class _Scan:
         """Where what has not been read begins."""
         self.thoughts: list[str] = []
         self.said: list[str] = []
-        self.calls: list[SaidCall] = []
+        self.calls: list[RawCall] = []
         self.convention = ""
         self._spans = [(0, 0)]
         """Of calls."""

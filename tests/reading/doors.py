@@ -23,9 +23,9 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.imports.chat import read as read_chat
 from agentgym.evaluation.log.runfiles import read_episodes
 from agentgym.evaluation.log.transcripts import read_transcripts
-from agentgym.prompts.formats.calls import action_of_said
+from agentgym.prompts.formats.calls import action_of_raw_call
 from agentgym.prompts.parsers import format_of
-from agentgym.reading import SaidCall, UnreadableError, calls_of_message
+from agentgym.reading import RawCall, UnreadableError, calls_of_message
 from agentgym.reading.syntaxes import decode
 from agentgym.registration import open_env, open_vector
 from tests.agents.chat_models import FakeChatModel, agent
@@ -143,7 +143,7 @@ def objects_of(case):
     """Return calls whose arguments are objects of JSON; None where one's are not, or a tool is unknown."""
     try:
         message = message_of(reply_of(case, True)) if case.streamed else case.message
-        calls = [SaidCall(call.name, _object(call.arguments)) for call in calls_of_message(message)]
+        calls = [RawCall(call.name, _object(call.arguments)) for call in calls_of_message(message)]
     except (MalformedAnswerError, UnreadableError):
         return None
     known = {tool.name for tool in tools_of(case.suite)}
@@ -211,7 +211,7 @@ def gateway():
             try:
                 if not calls:
                     raise UnreadableError("no tool_calls, but a text")
-                return joined([action_of_said(call, tools)[0] for call in calls], calls, tools)
+                return joined([action_of_raw_call(call, tools)[0] for call in calls], calls, tools)
             except UnreadableError as error:
                 return Read(problem=str(error))
 

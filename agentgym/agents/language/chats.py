@@ -115,10 +115,11 @@ class ChatPrompts:
         names the message's calls.
         """
         text = completion.text or self.written(completion.action)
-        if not self.native_tools or not self.template.answer.parse(text).actions:
+        actions = self.template.answer.parse(text).actions if self.native_tools else ()
+        if not actions:
             return ChatMessage("assistant", text)
         calls = []
-        for number, action in enumerate(self.template.answer.parse(text).actions):
+        for number, action in enumerate(actions):
             call = call_of(self.template.answer.tools, action)
             assert call is not None  # the reader made the action of one
             arguments = json.dumps(dict(call.arguments), ensure_ascii=False)

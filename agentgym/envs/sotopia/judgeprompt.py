@@ -21,7 +21,7 @@ from agentgym.errors import UsageError
 from agentgym.io.records import parse, read_toml
 from agentgym.io.untrusted import loads_json, loads_toml
 from agentgym.prompts.defusing import defused
-from agentgym.reading.plain import said_object
+from agentgym.reading.plain import last_object
 
 OWN: Final = "sotopia-judge"
 """Id of the prompt that ships with the package."""
@@ -134,11 +134,11 @@ class UnreadableRatingError(ValueError):
 def read_reply(text: str) -> dict[str, Any]:
     """Return the ratings of a judge's answer, as `read_rating` takes them.
 
-    The text ends with one JSON object, as `agentgym.reading.plain.said_object` finds it; further keys do not
+    The text ends with one JSON object, as `agentgym.reading.plain.last_object` finds it; further keys do not
     count. Else, or where a score is missing or out of its range, `UnreadableRatingError`.
     """
     try:
-        record = loads_json(said_object(text), "the answer")
+        record = loads_json(last_object(text), "the answer")
     except UsageError as error:
         raise UnreadableRatingError(f"it is no JSON: {error.__cause__ or error}") from error
     if not isinstance(record, dict) or not record.keys() >= set(SIDES):

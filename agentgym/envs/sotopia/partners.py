@@ -42,7 +42,7 @@ from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.parsers import format_of
 from agentgym.prompts.rendering import render
 from agentgym.reading import read_text
-from agentgym.reading.plain import said_object
+from agentgym.reading.plain import last_object
 from agentgym.reading.text import unfenced
 
 _CALLING = format_of("tool-calls").bound(TOOLS)
@@ -79,14 +79,14 @@ _BEGIN = re.compile(
 _BRACKET = re.compile(r"[\[\]]")
 
 
-def read_said(text: str) -> SocialAction | None:
+def read_action_reply(text: str) -> SocialAction | None:
     r"""Return the action that a model's reply states; None where it states none, or two.
 
     It may stand after a thought, in a code fence, quotes or bold, after ``Action:``, on the first line or the
     last of several, be SOTOPIA's JSON at the end, or a tool call.
 
     Example:
-        >>> read_said("<think>Hm.</think>**Speak[Good\nmorning!]**")
+        >>> read_action_reply("<think>Hm.</think>**Speak[Good\nmorning!]**")
         SocialAction(type='speak', argument='Good morning!')
     """
     reading = read_text(text, _TOOL_NAMES)
@@ -124,7 +124,7 @@ def _stated(text: str, begun: re.Match[str], end: int) -> tuple[SocialAction | N
 
 def _object(text: str) -> SocialAction | None:
     try:
-        record = loads_json(said_object(text), "action", half_characters="kept")
+        record = loads_json(last_object(text), "action", half_characters="kept")
     except UsageError:
         return None
     kind = record.get("action_type") if isinstance(record, dict) else None
@@ -206,9 +206,9 @@ class PartnerOptions:
 class ModelPartner:
     """A language model that plays the other side.
 
-    It is asked in the prompt that a learner is asked in, on the same view, in one message; `read_said` reads
-    its answer. One that is no action is quoted back once; if the next one is none either, the partner does
-    nothing in this turn, and what it said is recorded.
+    It is asked in the prompt that a learner is asked in, on the same view, in one message;
+    `read_action_reply` reads its answer. One that is no action is quoted back once; if the next one is none
+    either, the partner does nothing in this turn, and what it said is recorded.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class ModelPartner:
         action = self._template.answer.parse(text).action
         if _read(action) is not None:
             return action
-        found = read_said(action or text)
+        found = read_action_reply(action or text)
         return found.written if found is not None and _read(found.written) is not None else None
 
     def answer(self, questions: Sequence[Any]) -> list[Any]:

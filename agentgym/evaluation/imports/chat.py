@@ -17,8 +17,8 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.imports.inspect import LISTED, message_text
 from agentgym.evaluation.imports.logs import LoggedEpisode, LoggedStep, one_line, parse_episode, same_text
 from agentgym.io.untrusted import read_json_records
-from agentgym.prompts.formats.calls import action_of_said
-from agentgym.reading import SaidCall, UnreadableError, read_message
+from agentgym.prompts.formats.calls import action_of_raw_call
+from agentgym.reading import RawCall, UnreadableError, read_message
 
 _STATED = ("task", "score", "success")
 
@@ -74,7 +74,7 @@ def _steps(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
         results = list(takewhile(lambda each: each["role"] == "tool", messages[place:]))
         named = {each["tool_call_id"]: each for each in results if each.get("tool_call_id")}
         seen = [named.get(call.id, each) for call, each in zip(calls, results, strict=False)]
-        actions = [action_of_said(call, tuple(tools))[0] for call in calls]
+        actions = [action_of_raw_call(call, tuple(tools))[0] for call in calls]
         if len(calls) > 1 and all(call.name in parallel for call in calls):
             yield LoggedStep("\n".join(actions))  # one action, whose observation the results divide
             continue
@@ -82,7 +82,7 @@ def _steps(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
             yield LoggedStep(action, message_text(seen[number]) if number < len(seen) else None)
 
 
-def _calls(message: Mapping[str, Any], tools: Sequence[Tool]) -> Sequence[SaidCall]:
+def _calls(message: Mapping[str, Any], tools: Sequence[Tool]) -> Sequence[RawCall]:
     """Return the calls of an assistant's message, wherever in it they stand."""
     if message["role"] != "assistant":
         return ()

@@ -14,8 +14,8 @@ from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LoggedEpisode, parse_episode
 from agentgym.io.untrusted import loads_json, read_text
-from agentgym.prompts.formats.calls import action_of_said
-from agentgym.reading import SaidCall, UnreadableError
+from agentgym.prompts.formats.calls import action_of_raw_call
+from agentgym.reading import RawCall, UnreadableError
 
 LOG_VERSION = 2
 """Version of inspect_ai's log format that is read."""
@@ -89,7 +89,7 @@ def _calls(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
     )
     for call in calls:
         if results[call["id"]].get("error") is None:
-            action, _ = action_of_said(SaidCall(call["function"], call["arguments"]), tuple(tools))
+            action, _ = action_of_raw_call(RawCall(call["function"], call["arguments"]), tuple(tools))
             yield {"action": action, "observation": message_text(results[call["id"]])}
 
 

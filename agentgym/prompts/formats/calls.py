@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of, call_of
 from agentgym.prompts.formats.answer import Answer, split_thought
 from agentgym.prompts.formats.tags import ANSWER
-from agentgym.reading import SaidCall, UnreadableError, fitted, read_text
+from agentgym.reading import RawCall, UnreadableError, fitted, read_text
 from agentgym.reading.fitting import arguments_of
 from agentgym.reading.syntaxes import Between, call_of_table, decode
 
@@ -59,7 +59,7 @@ def read_json_call(text: str, tools: tuple[Tool, ...]) -> Answer:
     value, end = decode(text)
     if end != len(text):
         raise UnreadableError("more than one JSON object")
-    action, note = action_of_said(call_of_table(value), tools)
+    action, note = action_of_raw_call(call_of_table(value), tools)
     return Answer("", (action,), note)
 
 
@@ -103,9 +103,9 @@ def _read(text: str, whole: str, tools: tuple[Tool, ...], after: str) -> Answer:
         raise UnreadableError(said.problem)
     alone = {tool.name for tool in tools if not tool.parallel}
     if len(said.calls) > 1 and not alone.isdisjoint(call.name for call in said.calls):
-        action, _ = action_of_said(said.calls[0], tools)
+        action, _ = action_of_raw_call(said.calls[0], tools)
         return Answer(said.thought, (action,), f"{len(said.calls)} calls where one is asked for: the first")
-    read = [action_of_said(call, tools) for call in said.calls]
+    read = [action_of_raw_call(call, tools) for call in said.calls]
     if read:
         notes = "; ".join(note for _, note in read if note)
         return Answer(said.thought, tuple(action for action, _ in read), notes)
@@ -116,7 +116,7 @@ def _read(text: str, whole: str, tools: tuple[Tool, ...], after: str) -> Answer:
     raise UnreadableError(f"no <tool_call>...</tool_call> after the {after}")
 
 
-def action_of_said(call: SaidCall, tools: tuple[Tool, ...]) -> tuple[str, str]:
+def action_of_raw_call(call: RawCall, tools: tuple[Tool, ...]) -> tuple[str, str]:
     """Return the action that a call is, and a note; without tools, of any name and one string.
 
     Raises:
