@@ -34,7 +34,7 @@ def main(words: Sequence[str] | None = None) -> int:
         study,
         only=arguments.only,
         environments=arguments.envs,
-        seeds=arguments.seeds,
+        seeds=arguments.seeds or (*study.seeds[: arguments.first], *study.held_back),
         budget=arguments.budget,
     )
     everything = keys_of(study, budget=arguments.budget)
@@ -53,6 +53,9 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=(), metavar="NAME", help="algorithms or labels of arms")
     parser.add_argument("--envs", nargs="+", default=(), choices=ENVIRONMENTS, metavar="NAME")
     parser.add_argument("--seeds", nargs="+", default=(), type=int, metavar="N")
+    parser.add_argument(
+        "--first", type=int, metavar="N", help="as many of the study's seeds, and its held-back ones"
+    )
     parser.add_argument("--budget", type=int, metavar="STEPS", help="environment steps of each run")
     parser.add_argument("--workers", type=int, default=2, help="runs at a time (default: 2)")
     parser.add_argument("--report", action="store_true", help="only write the report of what is there")

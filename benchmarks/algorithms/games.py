@@ -18,12 +18,9 @@ from agentgym.core.tasks import ListTaskSet, check_split
 from agentgym.envs.ezpoints.cards import pair_of
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.envs.ezpoints.formula import END, best_action
-from agentgym.envs.webshop.engine.view import SEARCH_TEMPLATE
-from agentgym.envs.webshop.env import WebShopEnv
 
 ERRANDS = "agentgym-bench/Errands-v0"
 NOISY_EZPOINTS = "agentgym-bench/NoisyEZPoints-v0"
-LISTED_WEBSHOP = "agentgym-bench/ListedWebShop-v0"
 
 ROOMS = 5
 TASKS = {"train": 400, "valid": 48, "test": 48}
@@ -274,19 +271,5 @@ class NoisyOracle:
         return best_action(pair_of(snapshot.task.content), snapshot.state.tokens) or END
 
 
-_NO_BRACKETS = str.maketrans("[]", "  ")
-
-
-class ListedWebShopEnv(WebShopEnv):
-    """WebShop whose search page offers one query, the instruction, for models that choose among actions."""
-
-    action_kind = "enumerated"  # type: ignore[assignment]  # WebShop's own are templates
-
-    def _admissible(self) -> tuple[str, ...]:
-        query = f"search[{' '.join(self._goal.text.translate(_NO_BRACKETS).split())}]"
-        return tuple(query if action == SEARCH_TEMPLATE else action for action in super()._admissible())
-
-
 gymnasium.register(ERRANDS, entry_point=f"{__name__}:ErrandsEnv")
-gymnasium.register(LISTED_WEBSHOP, entry_point=f"{__name__}:ListedWebShopEnv")
 gymnasium.register(NOISY_EZPOINTS, entry_point=f"{__name__}:NoisyEZPointsEnv")

@@ -10,9 +10,10 @@ from typing import Any
 from agentgym.algos.filters import ACCURACY
 from agentgym.algos.table import ALGORITHMS
 from agentgym.core.hashing import content_id
+from agentgym.inference.policy.open import default_prompting
 from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.config import TINY, TrainConfig, override
-from agentgym.training.policy.open import default_prompting
+from benchmarks.algorithms.claims import Claim
 
 _ALIKE = replace(TINY, by_algorithm={})
 """What an arm does not set is alike for all algorithms; `OWN_SETTINGS` has what one needs."""
@@ -26,6 +27,10 @@ SEEDS = (0, 1, 2)
 
 MAIN_SEEDS = tuple(range(3, 13))
 """Of the main table: ten on which nothing was chosen."""
+
+DECLARED_SEEDS = tuple(range(200, 240))
+HELD_BACK_SEEDS = tuple(range(300, 310))
+"""Of the declared orderings: forty, and ten that confirm a verdict or do not; none ran before."""
 
 BASELINE = "grpo"
 """What every algorithm is compared with."""
@@ -63,9 +68,6 @@ _TWO_BOXES: Mapping[str, Any] = {
 }
 """Sokoban of which small models win a part."""
 
-_TERSE: Mapping[str, Any] = {"wording": "terse", "answer": "bare", "choice": "constrained", "budget": 512}
-"""How a pretrained model is asked: in few words, and it chooses among the actions."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -98,10 +100,6 @@ class Environment:
     """Fields of `Prompting` that differ from those of a tiny model."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Of training, alike for all arms, over `SETTINGS`."""
-    model: str = MODEL
-    """What the warm start is cloned into."""
-    cloned: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of cloning that differ from a tiny model's."""
 
     @property
     def folder(self) -> Path:
@@ -111,29 +109,26 @@ class Environment:
     @property
     def warm_start(self) -> Path:
         """The model directory that every run begins with."""
-        cloning: tuple[Any, ...] = (self.id, dict(self.options), self.demonstrations, self.epochs, self.model)
+        cloning: tuple[Any, ...] = (self.id, dict(self.options), self.demonstrations, self.epochs, MODEL)
         if self.prompting or self.teacher != "oracle":
             cloning = (*cloning, self.teacher, dict(self.prompting))
-        if self.cloned:
-            cloning = (*cloning, dict(self.cloned))
         return self.folder / f"warm-start-{content_id(cloning)[:8]}"
 
     @property
     def cloning(self) -> CloningConfig:
         """How the warm start is made."""
-        config = CloningConfig(
+        return CloningConfig(
             env_id=self.id,
             env_options=self.options,
             tasks=self.demonstrations,
             epochs=self.epochs,
             learning_rate=3e-3,
             token_budget=4096,
-            model=self.model,
+            model=MODEL,
             held_out=0,
             teacher=self.teacher,
-            prompting=default_prompting(self.model, self.id).replaced({"history": 0, **self.prompting}),
+            prompting=default_prompting(MODEL, self.id).replaced({"history": 0, **self.prompting}),
         )
-        return replace(config, **self.cloned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +186,10 @@ class Study:
     """How settings were chosen, for the page."""
     expected: tuple[str, ...] = ()
     """Labels of arms from the best to the worst, as written down before the first run."""
+    declared: tuple[Claim, ...] = ()
+    """Orderings that the study is run for, as written down before the first run."""
+    held_back: tuple[int, ...] = ()
+    """Seeds on which the declared orderings are tested once more; they are in no other figure."""
     drawn: bool = False
     """Whether the page has learning curves."""
 
@@ -214,9 +213,6 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     environment.name: environment
     for environment in (
         _EZPOINTS,
-        replace(
-            _EZPOINTS, name="ezpoints-long", title="EZPoints, 200,000 steps", budget=200_000, settings=_WIDE
-        ),
         Environment(
             name="errands",
             title="Errands",
@@ -264,36 +260,6 @@ ENVIRONMENTS: Mapping[str, Environment] = {
             settings=_WIDE,
         ),
         Environment(
-            name="webshop",
-            title="WebShop",
-            about="the built-in shop's easy goals, 10 steps each; one query can be chosen, the instruction",
-            id="benchmarks.algorithms.games:agentgym-bench/ListedWebShop-v0",
-            options={"max_steps": 10, "difficulty": "easy"},
-            teacher="rules",
-            demonstrations=300,
-            epochs=2,
-            learning_rate=1e-3,
-            budget=10_000,
-            threshold=0.4,
-            held_out=64,
-            attempts=4,
-            settings=_WIDE,
-        ),
-        Environment(
-            name="papersearch",
-            title="PaperSearch",
-            about="the built-in papers, 12 steps each; searches to choose from",
-            id="agentgym/PaperSearch-v0",
-            options={"actions": "candidates", "max_steps": 12},
-            demonstrations=100,
-            epochs=2,
-            learning_rate=1e-3,
-            budget=2_000,
-            threshold=0.4,
-            held_out=32,
-            attempts=4,
-        ),
-        Environment(
             name="sokoban",
             title="Sokoban with two boxes",
             about="rooms of 6 x 6 with two boxes that four moves can bring home, six steps, 10 for the last "
@@ -309,25 +275,6 @@ ENVIRONMENTS: Mapping[str, Environment] = {
             attempts=4,
             validation="test",
             settings=_WIDE,
-        ),
-        Environment(
-            name="smollm2",
-            title="Sokoban with two boxes, SmolLM2-135M",
-            about="the same rooms, for a pretrained model: actions are offered by name",
-            id="agentgym/Sokoban-v0",
-            options=_TWO_BOXES,
-            model="runs/models/smollm2",
-            prompting={**_TERSE, "system": "Sokoban"},
-            cloned={"learning_rate": 1e-4, "batch": 16, "token_budget": 0},
-            demonstrations=128,
-            epochs=2,
-            learning_rate=3e-4,
-            budget=6_000,
-            threshold=0.5,
-            held_out=64,
-            attempts=2,
-            validation="test",
-            settings={"learner.lora_rank": 16, "learner.lora_alpha": 32, "learner.token_budget": 2048},
         ),
     )
 }

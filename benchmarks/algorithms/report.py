@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from agentgym.core.arrays import Floats
-from agentgym.evaluation.board.statistics import Estimate, t_interval
+from agentgym.evaluation.board.statistics import Estimate, minimum_detectable_difference, t_interval
 from agentgym.io.files import replace_file
 from agentgym.io.records import parse
 from agentgym.io.untrusted import read_json
-from benchmarks.algorithms.claims import CLAIMS, Claim
+from benchmarks.algorithms.claims import Claim
 from benchmarks.algorithms.comparison import adjusted, first_above, paired_p
 from benchmarks.algorithms.curves import draw
 from benchmarks.algorithms.plan import ENVIRONMENTS, MODEL, SETTINGS, Environment, Study
 from benchmarks.algorithms.runs import BEFORE, RunKey, StartingPoint, SweepRun, finished
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine
 
 RNG_SEED = 0
-_MIN_SEEDS = 2
-"""Of both algorithms, for a verdict on their order."""
+VERDICTS = ("holds", "open", "not confirmed", "reversed")
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,23 @@ def write_report(study: Study, keys: Sequence[RunKey], folder: Path) -> None:
             if (ENVIRONMENTS[key].warm_start / BEFORE).exists()
         },
         "planned": len(keys),
-        "runs": [{"arm": key.arm.label, **asdict(run)} for key, run in finished(keys)],
+        **_runs(study, [{"arm": key.arm.label, **asdict(run)} for key, run in finished(keys)], len(keys)),
     }
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / f"{page_name(study)}.json", json.dumps(record, default=dict) + "\n")
     write_page(study, folder)
+
+
+def _runs(study: Study, runs: list[dict[str, Any]], planned: int) -> dict[str, Any]:
+    """Return runs by what may be shown of them: of declared orderings nothing before all are there."""
+    if not study.declared:
+        return {"runs": runs}
+    if len(runs) < planned:
+        return {"runs": [], "unfinished": runs}
+    return {
+        "runs": [run for run in runs if run["seed"] in study.seeds],
+        "held_back": [run for run in runs if run["seed"] in study.held_back],
+    }
 
 
 def write_page(study: Study, folder: Path) -> None:
@@ -85,7 +97,8 @@ def write_page(study: Study, folder: Path) -> None:
     """
     path = folder / f"{page_name(study)}.json"
     record = read_json(path)
-    done = [(run.pop("arm"), parse(SweepRun, run, str(path))) for run in record["runs"]]
+    runs = [run for part in ("runs", "held_back", "unfinished") for run in record.get(part, ())]
+    done = [(run.pop("arm"), parse(SweepRun, run, str(path))) for run in runs]
     pictures = {}
     if study.drawn and done:
         for name in study.environments:
@@ -105,19 +118,25 @@ def _page(
     yield f"# {study.title}"
     yield ""
     yield (
-        f"At {_scale(study)} scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains "
+        f"At tiny scale: {study.source}. `python -m benchmarks.algorithms {study.name}` trains "
         "what is missing and writes this page; it can be stopped at any point and continues."
     )
     yield ""
     yield from _coverage(study, record, done)
+    whole = not study.declared or len(done) == record["planned"]
     for name in study.environments:
         environment = ENVIRONMENTS[name]
         lines = _lines(study, name, done)
-        if lines:
+        if lines and whole:
             before = parse(StartingPoint, record["environments"][name]["before"], name)
             yield from _section(study, environment, before, lines, pictures.get(name))
     if study.name == "main":
-        yield from _orderings(study, done)
+        yield (
+            "Which of the papers' orderings hold is asked with forty other seeds: "
+            "[sweep-orderings](sweep-orderings.md)."
+        )
+    if study.declared:
+        yield from _declared(study, done)
     if study.expected and done:
         yield from _expected(study, done)
 
@@ -126,12 +145,12 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     seconds = [run.cpu_seconds for _, run in done]
     missing = {arm.label for arm in study.arms} - {label for label, _ in done}
     longest = f", {max(seconds):.0f} the longest" if seconds else ""
-    seeds = sorted({run.seed for _, run in done})
+    seeds = sorted({run.seed for _, run in done} - {*study.held_back})
     yield "## Coverage and method"
     yield ""
     if done:
         yield (
-            f"{len(done)} of {record['planned']} runs have finished, seeds {', '.join(map(str, seeds))}; "
+            f"{len(done)} of {record['planned']} runs have finished, seeds {_seeds(seeds)}; "
             f"they took {sum(seconds):,.0f} processor-seconds in all{longest}, on "
             f"{record.get('processor', 'two shared cores')}."
             + (f" Not run: {', '.join(sorted(missing))}." if missing else "")
@@ -141,9 +160,8 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     yield ""
     size = SETTINGS["rollout.group_size"]
     tasks = " or ".join(map(str, sorted({_tasks(ENVIRONMENTS[name]) for name in study.environments})))
-    models = " or ".join(f"`{name}`" for name in _models(study))
     yield (
-        f"Every run begins with the same weights, a model {models} that cloned a few episodes of the "
+        f"Every run begins with the same weights, a model `{MODEL}` that cloned a few episodes of the "
         "environment's oracle or rules, and ends with the first iteration that has spent the budget of "
         f"environment steps. An iteration is {tasks} tasks, {size} episodes each unless an arm sets another "
         f"number (also for the algorithms that need no groups). {study.chosen} "
@@ -166,16 +184,13 @@ def _coverage(study: Study, record: Mapping[str, Any], done: Sequence[tuple[str,
     yield ""
 
 
-def _models(study: Study) -> list[str]:
-    return list(dict.fromkeys(ENVIRONMENTS[name].model for name in study.environments))
+def _seeds(seeds: Sequence[int]) -> str:
+    run = len(seeds) > 1 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds))
 
 
 def _tasks(environment: Environment) -> int:
     return int(environment.settings.get("rollout.tasks", SETTINGS["rollout.tasks"]))
-
-
-def _scale(study: Study) -> str:
-    return "tiny" if _models(study) == [MODEL] else "small"
 
 
 def _section(
@@ -237,31 +252,97 @@ def _row(line: Line, difference: Floats | None, p: float | None, environment: En
     )
 
 
-def _orderings(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[str]:
-    yield "## Which of the papers' orderings appear"
+def _declared(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[str]:
+    yield "## Which of the papers' orderings hold"
     yield ""
     yield (
-        "The difference of the first to the second in success after training, in points. It *appears* where "
-        "the interval lies above 0, is *reversed* where it lies below, and is *open* else. Scale, tasks, "
-        "models and step budgets have nothing in common with the papers': what appears here supports a "
-        "mechanism, and what does not refutes nothing."
+        "The difference of the first to the second in success after training, in points, with the 95 % "
+        f"interval of Student's t over {len(study.seeds)} seeds; *p* of the sign-flip test of the seeds' "
+        "differences, Holm-adjusted over all cells of this table; then the difference on the "
+        f"{len(study.held_back)} seeds that were held back, and *p* of its one-sided test. An ordering "
+        "*holds* or is *reversed* where the first p is at most .05 and the second too, with the same sign; "
+        "it is *not confirmed* where only the first is, and *open* else. Orderings, seeds and this rule were "
+        "committed before the first run ([claims.py](claims.py)). Scale, tasks, models and step budgets "
+        "have nothing in common with the papers': what holds here supports a mechanism, and what does not "
+        "refutes nothing."
     )
     yield ""
-    tables = {name: _lines(study, name, done) for name in study.environments}
-    shown = [name for name in study.environments if tables[name]]
-    yield "| ordering | printed | " + " | ".join(ENVIRONMENTS[name].title for name in shown) + " |"
-    yield "|---|---|" + "---|" * len(shown)
-    counts: dict[str, int] = {"appears": 0, "open": 0, "reversed": 0}
-    for claim in CLAIMS:
-        cells = []
-        for name in shown:
-            verdict, cell = _verdict(claim, tables[name])
-            cells.append(cell)
-            if verdict:
-                counts[verdict] += 1
-        yield f"| {claim.better} > {claim.worse} | {claim.printed} | " + " | ".join(cells) + " |"
+    cells = {
+        (name, claim): cell
+        for name in study.environments
+        for claim in study.declared
+        if (cell := _compared(study, name, claim, done)) is not None
+    }
+    if len(cells) < len(study.environments) * len(study.declared):
+        runs = len(study.arms) * len(study.environments) * (len(study.seeds) + len(study.held_back))
+        yield f"Results are hidden until all {runs:,} runs are there."
+        return
+    p_values = dict(zip(cells, adjusted([cell.p for cell in cells.values()]), strict=True))
+    titles = " | ".join(ENVIRONMENTS[name].title for name in study.environments)
+    yield f"| ordering | printed | {titles} |"
+    yield "|---|---|" + "---|" * len(study.environments)
+    counts: Counter[str] = Counter()
+    for claim in study.declared:
+        row = []
+        for name in study.environments:
+            cell, p = cells[name, claim], p_values[name, claim]
+            verdict = cell.verdict(p)
+            counts[verdict] += 1
+            row.append(
+                f"{verdict}: {_percent(t_interval(cell.seen, (-1.0, 1.0)), sign=True)}, p = {p:.3f}; "
+                f"held back {100 * cell.held_back.mean():+.1f}, p = {cell.confirmation():.3f}"
+            )
+        yield f"| {claim.better} > {claim.worse} | {claim.printed} | " + " | ".join(row) + " |"
     yield ""
-    yield "In all: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items()) + "."
+    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    sizes = [minimum_detectable_difference(float(c.seen.std(ddof=1)), len(c.seen)) for c in cells.values()]
+    yield (
+        f"In all: {verdicts}. With {len(study.seeds)} seeds a difference of {100 * min(sizes):.0f} to "
+        f"{100 * max(sizes):.0f} points, by cell, is found with probability .8, before the adjustment."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A declared ordering on one environment."""
+
+    seen: Floats
+    """(seeds,) differences of paired seeds."""
+    held_back: Floats
+    """(seeds,) differences on the seeds that were held back."""
+
+    @property
+    def p(self) -> float:
+        """Two-sided p of the differences, before the adjustment."""
+        return paired_p(self.seen, np.random.default_rng(RNG_SEED))
+
+    def confirmation(self) -> float:
+        """Return the one-sided p of the held-back differences in the direction of the others."""
+        p = paired_p(self.held_back, np.random.default_rng(RNG_SEED)) / 2.0
+        return p if self.held_back.mean() * self.seen.mean() > 0 else 1.0 - p
+
+    def verdict(self, adjusted_p: float) -> str:
+        """Return one of `VERDICTS`."""
+        if adjusted_p > _LEVEL:
+            return "open"
+        if self.confirmation() > _LEVEL:
+            return "not confirmed"
+        return "holds" if self.seen.mean() > 0 else "reversed"
+
+
+def _compared(
+    study: Study, environment: str, claim: Claim, done: Sequence[tuple[str, SweepRun]]
+) -> _Cell | None:
+    """Return a cell; None before all of its runs are there."""
+    ours = {(label, run.seed): run.held_out_success for label, run in done if run.environment == environment}
+    try:
+        seen, held_back = (
+            np.array([ours[claim.better, seed] - ours[claim.worse, seed] for seed in seeds])
+            for seeds in (study.seeds, study.held_back)
+        )
+    except KeyError:
+        return None
+    return _Cell(seen, held_back)
 
 
 def _expected(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[str]:
@@ -269,34 +350,38 @@ def _expected(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[st
     yield ""
     yield (
         f"{' > '.join(study.expected)}, as it was committed before the first run. The difference of the "
-        "first to the second in success after training, in points: it *appears* where the interval lies "
-        "above 0, is *reversed* where it lies below, and is *open* else, which supports nothing."
+        "first to the second in success after training, in points, with Student's 95 % interval over seeds, "
+        "and *p* of the sign-flip test, Holm-adjusted over this table."
     )
     yield ""
     tables = {name: _lines(study, name, done) for name in study.environments}
     yield "| order | " + " | ".join(ENVIRONMENTS[name].title for name in tables) + " |"
     yield "|---|" + "---|" * len(tables)
-    for better, worse in combinations(study.expected, 2):
-        cells = [_verdict(Claim(better, worse, ""), lines)[1] for lines in tables.values()]
+    pairs = list(combinations(study.expected, 2))
+    found = [_difference(pair, lines) for pair in pairs for lines in tables.values()]
+    p_values = iter(adjusted([paired_p(each, np.random.default_rng(RNG_SEED)) for each in found]))
+    rows = iter(found)
+    for better, worse in pairs:
+        cells = [
+            f"{_percent(t_interval(next(rows), (-1.0, 1.0)), sign=True)}, p = {next(p_values):.3f}"
+            for _ in tables
+        ]
         yield f"| {better} > {worse} | " + " | ".join(cells) + " |"
 
 
-def _verdict(claim: Claim, lines: Sequence[Line]) -> tuple[str, str]:
+def _difference(pair: tuple[str, str], lines: Sequence[Line]) -> Floats:
     found = {line.label: line for line in lines}
-    if claim.better not in found or claim.worse not in found:
-        return "", "not run"
-    difference = found[claim.better].versus(found[claim.worse])
-    if len(difference) < _MIN_SEEDS:
-        return "", "too few seeds"
-    estimate = t_interval(difference, (-1.0, 1.0))
-    verdict = "appears" if estimate.low > 0 else "reversed" if estimate.high < 0 else "open"
-    return verdict, f"{verdict}: {_percent(estimate, sign=True)}"
+    return found[pair[0]].versus(found[pair[1]])
 
 
 def _lines(study: Study, environment: str, done: Sequence[tuple[str, SweepRun]]) -> list[Line]:
     found = []
     for arm in study.arms:
-        runs = [run for label, run in done if run.environment == environment and label == arm.label]
+        runs = [
+            run
+            for label, run in done
+            if (run.environment, label) == (environment, arm.label) and run.seed not in study.held_back
+        ]
         if runs:
             found.append(Line(arm.label, tuple(sorted(runs, key=lambda run: run.seed))))
     return found

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from time import process_time
@@ -20,6 +21,8 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from agentgym.core.hashing import content_id
+from agentgym.inference.policy.prompted import make_policy
+from agentgym.inference.policy.saved import weights_sha256
 from agentgym.io.files import make_folder, replace_file, sole_writer
 from agentgym.io.records import parse
 from agentgym.io.untrusted import read_json
@@ -27,11 +30,9 @@ from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.cloning.clone import SUMMARY_FILE, clone
 from agentgym.training.config import TrainConfig
-from agentgym.training.learner.learner import DivergenceError
+from agentgym.training.learner.update import DivergenceError
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.policy.prompted import make_policy
-from agentgym.training.policy.saved import weights_sha256
 from agentgym.training.setup import TrainingSetup
 from benchmarks.algorithms.plan import BASELINE, ENVIRONMENTS, EVALUATION_SEED, Arm, Environment, Study
 
@@ -43,6 +44,9 @@ Wins: TypeAlias = tuple[tuple[int, ...], ...]
 
 _PATIENCE = 10
 """Iterations without a sample, after which a run has nothing left to sample."""
+
+COMMITTED = Path(__file__).parent
+"""Folder of the committed numbers, by which a sweep goes on where another machine left it."""
 
 BEFORE = "before.json"
 """How a warm start does, in its folder."""
@@ -119,7 +123,7 @@ def keys_of(
     arms = [arm for arm in study.arms if not only or arm.algorithm in only or arm.label in only]
     return [
         RunKey(environment, arm, seed, budget)
-        for seed in seeds or study.seeds
+        for seed in seeds or (*study.seeds, *study.held_back)
         for environment in environments or study.environments
         for arm in arms
     ]
@@ -160,13 +164,26 @@ def run_file(key: RunKey) -> Path:
 
 
 def read_run(key: RunKey) -> SweepRun | None:
-    """Return a finished run; None where there is none yet.
+    """Return a finished run, of this machine or committed; None where there is none yet.
 
     Raises:
         UsageError: the arm cannot be trained, or the file is damaged.
     """
     path = run_file(key)
-    return parse(SweepRun, read_json(path), str(path)) if path.exists() else None
+    if path.exists():
+        return parse(SweepRun, read_json(path), str(path))
+    return committed(COMMITTED).get(_digest(key))
+
+
+@cache
+def committed(folder: Path) -> Mapping[str, SweepRun]:
+    """Return the runs of studies that are not complete yet, by digest, from their committed numbers."""
+    found = {}
+    for path in folder.glob("sweep-*.json"):
+        for run in read_json(path).get("unfinished", ()):
+            fields = {name: value for name, value in run.items() if name != "arm"}
+            found[run["digest"]] = parse(SweepRun, fields, str(path))
+    return found
 
 
 def train(key: RunKey) -> SweepRun:
