@@ -4,49 +4,61 @@ from __future__ import annotations
 
 import lzma
 import os
+import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, Self, TypeAlias
+from typing import IO, NamedTuple, Self, TypeAlias
 
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import open_regular
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Called with how much is done and how much there is, in any one unit."""
+"""Callback ``(done, total)``, both in any one unit."""
 
 ARCHIVES = (".tar.xz", ".tar.gz", ".tar", ".zip")
 
 MAX_MEMBER_SIZE = 4 << 20
-"""Bytes a file may hold: six times the largest of the published data."""
+"""Largest size of a file, in bytes: six times the largest of the published data."""
 
 MAX_TOTAL = 4 << 30
-"""Bytes all files of an archive may hold, those that are skipped included: four times the published data."""
+"""Largest size of all files of an archive, in bytes, skipped ones included: four times the published data."""
 
 MAX_HEADER_SIZE = 1 << 16
-"""Bytes of a name or of other facts before a file in a tar archive."""
+"""Largest size of a name or other header before a file in a tar archive, in bytes."""
 
-_DAMAGE = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, OSError, RuntimeError)
-"""What reading a damaged or encrypted archive may raise."""
+_BLOCK = 1 << 20
+
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, struct.error)
+DAMAGE = (*_BROKEN, EOFError, OSError, RuntimeError)
+"""Exceptions that reading a damaged or encrypted archive may raise."""
 
 
 class Member(NamedTuple):
     """One file of a folder or an archive."""
 
     path: PurePosixPath
-    """Where it lies: in its archive, or on the disk."""
+    """Path of the file in its archive or on the disk."""
     source: str
-    """What error messages call it."""
+    """Name of the file in error messages."""
     data: bytes
     done: int
-    """Bytes of the archive read so far, as they lie on the disk."""
+    """Bytes of the archive read so far, still compressed."""
 
 
 def is_archive(path: Path) -> bool:
     """Return whether a file is an archive by its name."""
     return path.name.endswith(ARCHIVES)
+
+
+def is_zip(raw: BufferedReader) -> bool:
+    """Return whether a file that has been opened is a zip archive, by its first bytes."""
+    raw.seek(0)
+    return raw.peek(4).startswith((b"PK\x03\x04", b"PK\x05\x06"))
 
 
 def stem_of(archive: Path) -> str:
@@ -70,48 +82,51 @@ def read_members(file: Path, names: Collection[str]) -> Iterator[Member]:
             data = opened.read()
         yield Member(PurePosixPath(file.absolute().as_posix()), str(file), data, len(data))
         return
+    total = 0
     try:
-        yield from _from_zip(file, names) if file.name.endswith(".zip") else _from_tar(file, names)
-    except _DAMAGE as error:
+        with open_regular(file) as raw:
+            for name, size, read in (_from_zip if is_zip(raw) else _from_tar)(raw):
+                total += size
+                if total > MAX_TOTAL:
+                    raise UsageError(f"{file} unpacks to more than {MAX_TOTAL:,} bytes: get it anew")
+                if read is not None and PurePosixPath(name).name in names:
+                    _check_size(size, f"{file}: {name}")
+                    yield Member(PurePosixPath(name), f"{file}: {name}", read(), raw.tell())
+    except UsageError:
+        raise
+    except (*DAMAGE, ValueError) as error:
         raise UsageError(f"{file} cannot be read as an archive ({error}): get it again") from error
 
 
-def _from_tar(archive: Path, names: Collection[str]) -> Iterator[Member]:
-    total = 0
-    with open_regular(archive) as raw, tarfile.open(fileobj=raw, mode="r|*", tarinfo=_BoundedInfo) as tar:
+def tar_items(file: BufferedReader) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Yield what is in a tar archive, each with its content if it is a file, in little memory."""
+    with tarfile.open(fileobj=file, mode="r|*", bufsize=_BLOCK, tarinfo=BoundedInfo) as tar:
         for item in tar:
-            total += item.size
-            _check_total(total, archive)
-            tar.members.clear()  # type: ignore[attr-defined]  # or the archive's whole table stays in memory
-            if not item.isfile() or PurePosixPath(item.name).name not in names:
-                continue
-            source = f"{archive}: {item.name}"
-            _check_size(item.size, source)
-            content = tar.extractfile(item)
-            assert content is not None  # it is a file
-            yield Member(PurePosixPath(item.name), source, content.read(), raw.tell())
+            tar.members.clear()  # type: ignore[attr-defined]  # else tarfile holds the whole table in memory
+            yield item, tar.extractfile(item) if item.isfile() else None
 
 
-def _from_zip(archive: Path, names: Collection[str]) -> Iterator[Member]:
-    done = total = 0
-    with zipfile.ZipFile(archive) as folder:
-        for item in folder.infolist():
-            done += item.compress_size
-            total += item.file_size
-            _check_total(total, archive)
-            if item.is_dir() or PurePosixPath(item.filename).name not in names:
-                continue
-            source = f"{archive}: {item.filename}"
-            _check_size(item.file_size, source)
-            yield Member(PurePosixPath(item.filename), source, folder.read(item), done)
+_Found: TypeAlias = tuple[str, int, Callable[[], bytes] | None]
+"""Name and size of what is in an archive, and what reads it if it is a file."""
 
 
-class _BoundedInfo(tarfile.TarInfo):
+def _from_tar(raw: BufferedReader) -> Iterator[_Found]:
+    for item, content in tar_items(raw):
+        yield item.name, item.size, None if content is None else content.read
+
+
+def _from_zip(raw: BufferedReader) -> Iterator[_Found]:
+    with zipfile.ZipFile(raw) as archive:
+        for item in archive.infolist():
+            yield item.filename, item.file_size, None if item.is_dir() else partial(archive.read, item)
+
+
+class BoundedInfo(tarfile.TarInfo):
     """A member's header; what precedes it is read into memory, so that it must not be large."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """As `tarfile.TarInfo.frombuf`, within limits."""
+        """Parse a header as `tarfile.TarInfo.frombuf` does, within limits."""
         info = super().frombuf(buf, encoding, errors)
         if info.type in _HEADERS and info.size > MAX_HEADER_SIZE:
             raise tarfile.ReadError(f"a header of {info.size:,} bytes")
@@ -130,11 +145,6 @@ _HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
 )
-
-
-def _check_total(total: int, archive: Path) -> None:
-    if total > MAX_TOTAL:
-        raise UsageError(f"{archive} unpacks to more than {MAX_TOTAL:,} bytes: get it anew")
 
 
 def _check_size(size: int, source: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from agentgym.core.suite_spec import DataSource
+from agentgym.data.sources import how_to_get
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.io.paths import CACHE_VARIABLE, DATA_VARIABLE, cache_directory, data_directory
 
@@ -26,5 +27,5 @@ def find(name: str, source: DataSource | None = None) -> Path:
         return path
     remedy = f"set {DATA_VARIABLE} to the folder that has {parts[0]!r}"
     if source is not None:
-        remedy = f"run `agentgym data import {source.name} PATH` on a copy of {source.upstream}, or {remedy}"
+        remedy = f"{how_to_get(source, parts[1] if len(parts) > 1 else '')}, or {remedy}"
     raise MissingDataError(f"no data {name!r} in {directory}: {remedy}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -20,10 +19,10 @@ from agentgym.io.optional import load_reference
 from agentgym.io.untrusted import open_regular, read_json
 
 MANIFEST = "manifest.json"
-"""Written beside imported files: what they are and their sha256."""
+"""Name of the file beside imported files that lists them with their sha256."""
 
-SCHEMA = 1
-"""Version of the manifest's format."""
+SCHEMA = 2
+"""Version of the manifest's format; the first, which is read too, has no ``generation``."""
 
 _BLOCK = 1 << 20
 
@@ -40,14 +39,14 @@ class Importer:
     """Reader of copies of one source."""
 
     find_files: Callable[[Path], Iterable[Path]]
-    """Yields the files that belong to the source under a folder."""
+    """Function that yields the files of the source under a folder."""
     check_file: Callable[[Path], int]
-    """Returns how many records a file holds; raises UsageError if it is not of the source."""
+    """Function that returns how many records a file holds; it raises UsageError for another source's file."""
     convert: Converter | None = None
-    """None for files that are copied as they are. Files in a form of their own are kept from one import
-    to the next unless it brings them anew: parts of the source may come in archives of their own."""
+    """Function that converts files; None to copy them as they are. Converted files stay from one import to
+    the next unless the next has them anew, since a source's parts may come in several archives."""
     sets_in: Callable[[Path], Collection[str]] | None = None
-    """Returns the sets that a folder holds; None where whatever it holds is of every set."""
+    """Function that returns the sets that a folder holds; None where any content belongs to every set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class FileEntry:
 
     sha256: str
     size: int
-    """Bytes."""
+    """Size of the file, in bytes."""
     records: int
 
 
@@ -87,18 +86,28 @@ def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict
     files = list(importer.find_files(origin))
     if not files:
         raise UsageError(f"{origin} holds none of {source.expected}: name a copy of {source.upstream}")
-    target = data_directory() / source.folder
-    if target.exists() and not (target / MANIFEST).exists():
-        raise UsageError(
-            f"{target} was not imported by agentgym: move it away, or set AGENTGYM_DATA elsewhere"
-        )
+    _restore(data_directory() / source.folder)
+    target = check_target(source)
     draft = draft_of(target)
     try:
+        counts: dict[str, int] = {}
         if importer.convert is None:
-            entries = _copy_all(importer, files, origin, draft, progress)
+            for done, file in enumerate(files, start=1):
+                path = file.relative_to(origin)
+                counts[path.as_posix()] = importer.check_file(file)
+                copy_file(file, draft / path)
+                progress(done, len(files))
         else:
-            entries = _describe(draft, importer.convert(files, draft, progress=progress))
-            entries |= _keep(target, draft, read_manifest(source) if target.exists() else None, entries)
+            counts |= importer.convert(files, draft, progress=progress)
+        entries = {
+            name: FileEntry(sha256_of(draft / name), (draft / name).stat().st_size, records)
+            for name, records in counts.items()
+        }
+        if importer.convert is not None and target.exists():
+            for name, entry in (read_manifest(source) or {}).items():
+                if name not in entries:
+                    copy_file(target / name, draft / name)
+                    entries[name] = entry
         _write_manifest(draft / MANIFEST, source, entries)
         _put_in_place(draft, target)
     except OSError as error:
@@ -109,6 +118,16 @@ def import_data(source: DataSource, origin: Path, *, progress: Progress) -> dict
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return entries
+
+
+def check_target(source: DataSource) -> Path:
+    """Return the folder that a source is imported into; UsageError for one that was filled by hand."""
+    target = data_directory() / source.folder
+    if target.exists() and not (target / MANIFEST).exists():
+        raise UsageError(
+            f"{target} was not imported by agentgym: move it away, or set AGENTGYM_DATA elsewhere"
+        )
+    return target
 
 
 def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
@@ -122,7 +141,7 @@ def read_manifest(source: DataSource) -> dict[str, FileEntry] | None:
         entries = {key: FileEntry(**entry) for key, entry in table["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is damaged ({error}): import the data again") from error
-    if schema != SCHEMA:
+    if schema not in (1, SCHEMA):
         raise UsageError(f"{path} has schema {schema}, expected {SCHEMA}: import the data again")
     return entries
 
@@ -152,51 +171,13 @@ def find_damage(source: DataSource, *, progress: Progress) -> Iterator[str]:
         yield f"{folder / key} was not imported"
 
 
-def _copy_all(
-    importer: Importer, files: Sequence[Path], origin: Path, draft: Path, progress: Progress
-) -> dict[str, FileEntry]:
-    """Check and copy files as they are."""
-    entries = {}
-    for done, file in enumerate(files, start=1):
-        path = file.relative_to(origin)
-        records = importer.check_file(file)
-        sha256, size = _copy(file, draft / path)
-        entries[path.as_posix()] = FileEntry(sha256, size, records)
-        progress(done, len(files))
-    return entries
-
-
-def _describe(draft: Path, counts: Mapping[str, int]) -> dict[str, FileEntry]:
-    """Return the manifest's entries of converted files."""
-    return {
-        name: FileEntry(sha256_of(draft / name), (draft / name).stat().st_size, records)
-        for name, records in counts.items()
-    }
-
-
-def _keep(
-    target: Path, draft: Path, old: Mapping[str, FileEntry] | None, new: Mapping[str, FileEntry]
-) -> dict[str, FileEntry]:
-    """Take over what an earlier import brought and this one does not."""
-    kept = {key: entry for key, entry in (old or {}).items() if key not in new}
-    for key in kept:
-        _copy(target / key, draft / key)
-    return kept
-
-
-def _copy(origin: Path, target: Path) -> tuple[str, int]:
-    """Copy a file block by block; return its sha256 and size."""
-    digest = hashlib.sha256()
-    size = 0
+def copy_file(origin: Path, target: Path) -> None:
+    """Copy a regular file to the disk, block by block."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with open_regular(origin) as source, target.open("wb") as copy:
-        while block := source.read(_BLOCK):
-            digest.update(block)
-            size += len(block)
-            copy.write(block)
+        shutil.copyfileobj(source, copy, _BLOCK)
         copy.flush()
         os.fsync(copy.fileno())
-    return digest.hexdigest(), size
 
 
 def _write_manifest(path: Path, source: DataSource, entries: Mapping[str, FileEntry]) -> None:
@@ -204,6 +185,7 @@ def _write_manifest(path: Path, source: DataSource, entries: Mapping[str, FileEn
         "schema": SCHEMA,
         "source": source.name,
         "upstream": source.upstream,
+        "generation": source.generation,
         "licence": source.licence,
         "files": {key: asdict(entry) for key, entry in entries.items()},
     }
@@ -214,7 +196,7 @@ def _write_manifest(path: Path, source: DataSource, entries: Mapping[str, FileEn
 
 
 def _put_in_place(draft: Path, target: Path) -> None:
-    """Rename the finished folder to its name; an older one goes only when the new one is there."""
+    """Rename the finished folder to its name; the older folder is deleted only afterwards."""
     old = target.with_name(f"{draft.name}.old")
     if target.exists():
         target.rename(old)
@@ -225,3 +207,17 @@ def _put_in_place(draft: Path, target: Path) -> None:
             old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _restore(target: Path) -> None:
+    """Bring back an import that a killed process had moved aside; remove one that had been replaced."""
+    for old in target.parent.glob(f".{target.name}.*.tmp.old"):
+        try:
+            os.kill(int(old.name.split(".")[-3]), 0)
+        except ProcessLookupError:
+            if target.exists():
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                old.rename(target)
+        except (PermissionError, ValueError):  # of another user, or no number
+            continue

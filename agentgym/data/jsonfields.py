@@ -9,7 +9,7 @@ from agentgym.errors import UsageError
 
 
 class Fields:
-    """A JSON object, and where it stands; its accessors raise errors that name file, line and field."""
+    """A JSON object with its position; its accessors raise errors that name file, line and field."""
 
     def __init__(self, value: object, where: str):
         """Take the value; UsageError unless it is an object."""

@@ -7,40 +7,39 @@ them states and hashes, and it knows no lines.
 
 from __future__ import annotations
 
-import bz2
-import gzip
+import io
 import json
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from agentgym.data.packed import open_packed
 from agentgym.errors import UsageError
 
 CHUNK = 1 << 20
 """Characters read at a time."""
 
 MAX_RECORD_LENGTH = 16 * CHUNK
-"""Characters after which a value that does not end counts as broken."""
+"""Most characters of one value; a longer one counts as broken."""
 
 _BLANK = re.compile(r"\s*")
 
 Watch = Callable[[int], None]
-"""Called with how many bytes of the file have been read, unpacked where it is packed."""
-
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+"""Callback that gets the number of bytes read so far, after decompression."""
 
 
 def unwatched(read: int) -> None:
     """Watch nothing."""
 
 
-def read_records(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, Any]]:
-    """Read the objects of a JSON array, or of JSON lines, one at a time, each with its ``FILE:LINE``."""
-    with _scanner(path, watch) as scanner:
+def read_records(path: Path, watch: Watch = unwatched, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Read the objects of a JSON array, or of JSON lines, one at a time, each with its ``FILE:LINE``.
+
+    ``name``: that of the file within an archive, as `open_packed` takes it.
+    """
+    with _scanner(path, watch, name) as scanner:
         if scanner.peek() == "[":
             yield from _array(scanner)
         while scanner.peek():
@@ -70,16 +69,14 @@ def _array(scanner: _Scanner) -> Iterator[tuple[str, Any]]:
 
 
 @contextmanager
-def _scanner(path: Path, watch: Watch) -> Iterator[_Scanner]:
+def _scanner(path: Path, watch: Watch, name: str = "") -> Iterator[_Scanner]:
     """Open a file; errors name the defect."""
     try:
-        with _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
-            scanner = _Scanner(file, path, watch)
+        with open_packed(path, name) as raw:
+            scanner = _Scanner(io.TextIOWrapper(raw, encoding="utf-8-sig"), path, watch)
             yield scanner
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
-        raise UsageError(f"cannot read {path}: {error}; get it again whole") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{scanner.where} or below: not UTF-8 text ({error.reason})") from error
 
@@ -124,7 +121,7 @@ class _Scanner:
             except json.JSONDecodeError as error:
                 if len(self._text) - self._at > MAX_RECORD_LENGTH or not self._more():
                     self._fail(f"not whole JSON ({error.msg})")
-            except (ValueError, RecursionError):  # of a number's length; of nesting
+            except (ValueError, RecursionError):  # a number too long; nesting too deep
                 self._fail("JSON that is nested too deep, or has too long a number")
             else:
                 self._move(end)

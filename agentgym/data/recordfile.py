@@ -29,13 +29,13 @@ Opened = TypeVar("Opened")
 
 _MARK = b"agentgym records 1\n"
 _PLACE = struct.Struct("<QQ16s")
-"""Where the table begins, its size, and the blake2b-128 of its bytes."""
+"""Layout of the trailer: start of the table, its size, and the blake2b-128 of its bytes."""
 _ALIGNED = 16
-"""Columns begin at multiples of this."""
+"""Alignment of columns, in bytes."""
 
 
 class RecordWriter:
-    """Writes a file of records; nothing is there under its name before all of it is.
+    """Writer of a record file, which appears under its name only when complete.
 
     Example:
         >>> import tempfile
@@ -63,7 +63,7 @@ class RecordWriter:
 
     def __exit__(self, *error: object) -> None:
         """Remove what was not finished."""
-        with suppress(OSError):  # what is left in the buffer goes with the draft
+        with suppress(OSError):  # the buffered rest is discarded with the draft
             self._file.close()
         self._draft.unlink(missing_ok=True)
 
@@ -116,7 +116,7 @@ class NumberedRecords:
 
 
 class StoreWriter:
-    """Base of what writes a store; nothing is there under its name before all of it is."""
+    """Base of writers of stores, which appear under their names only when complete."""
 
     def __init__(self, path: Path):
         """Begin a store that will be at ``path``."""
@@ -162,7 +162,13 @@ class RecordFile:
             raise
         except ValueError as error:  # an empty file cannot be mapped
             raise _damaged(path, "it is empty") from error
-        table = self._read_table()
+        if self._map[: len(_MARK)] != _MARK:
+            raise _damaged(self.path, "it does not begin as one of this version")
+        offset, size, digest = _PLACE.unpack(self._map[-_PLACE.size :])
+        raw = self._map[offset : offset + size]
+        if _digest(raw) != digest:
+            raise _damaged(self.path, "its table is not what was written")
+        table: dict[str, Any] = json.loads(raw)
         self.about: Mapping[str, Any] = table["about"]
         self.columns: Mapping[str, npt.NDArray[Any]] = {
             name: np.frombuffer(self._map, dtype, count, offset)
@@ -189,16 +195,6 @@ class RecordFile:
         column, raw = self.columns[keys], _encoded(key)
         place = int(column.searchsorted(np.bytes_(raw)))
         return int(self.columns[order][place]) if place < len(column) and column[place] == raw else None
-
-    def _read_table(self) -> dict[str, Any]:
-        if self._map[: len(_MARK)] != _MARK:
-            raise _damaged(self.path, "it does not begin as one of this version")
-        offset, size, digest = _PLACE.unpack(self._map[-_PLACE.size :])
-        raw = self._map[offset : offset + size]
-        if _digest(raw) != digest:
-            raise _damaged(self.path, "its table is not what was written")
-        table: dict[str, Any] = json.loads(raw)
-        return table
 
 
 def open_unchanged(path: Path, holds: str, kind: Callable[..., Opened], **options: Any) -> Opened:

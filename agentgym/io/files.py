@@ -17,7 +17,7 @@ from typing import Self
 from agentgym.errors import UsageError
 
 SYNC_SECONDS = 1.0
-"""Longest time a finished line waits for the disk: what a power cut may take."""
+"""Longest time until a finished line is on the disk, in seconds: a power cut loses at most that much."""
 
 
 REMEDIES = {
@@ -30,12 +30,12 @@ REMEDIES = {
     errno.ENOTDIR: "a file is where a folder should be: remove it, or choose another folder",
     errno.EEXIST: "a file is where a folder should be: remove it, or choose another folder",
 }
-"""What helps, by number of error; elsewhere the path or its permissions are wrong."""
+"""Remedy for each system error; other errors lie in the path or its permissions."""
 
 
 def trouble(error: OSError) -> str:
     """Return the description of a file error and its remedy, without the path."""
-    if error.errno is None:  # numpy counts what it could not write, and says no more
+    if error.errno is None:  # numpy reports a short write without an errno
         return f"not all of it fits ({error}); free space, or raise the limit of file sizes (`ulimit -f`)"
     remedy = REMEDIES.get(error.errno, "choose a folder that can be written, or change its permissions")
     return f"{error.strerror or error}; {remedy}"
@@ -56,10 +56,7 @@ def writing(path: Path | str, advice: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def sole_writer(folder: Path, *, patience: float = 0.0) -> Iterator[None]:
-    """Hold a folder's lock, which ends with the process at the latest; a second holder is refused.
-
-    ``patience``: seconds to wait for the first one.
-    """
+    """Hold a folder's lock, which ends with the process; a second holder is refused after ``patience``."""
     end = monotonic() + patience
     with writing(folder):
         fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -135,8 +132,8 @@ class Journal:
             raise self._full(self._sync_failure)
 
     def _sync_now_and_then(self) -> None:
-        # waits for a line, lets others gather, then syncs them all; closing is set before unsynced is, so
-        # that one of the two is seen also when the other is cleared here
+        # waits for a line, lets others gather, then syncs them all; closing is set before unsynced, so
+        # that this loop sees one of the two even after it has cleared the other
         while not self._closing.is_set():
             self._unsynced.wait()
             if not self._closing.wait(SYNC_SECONDS / 2):
@@ -144,7 +141,7 @@ class Journal:
                 self._sync()
 
     def _sync(self) -> None:
-        # the syncing thread has nobody to raise to: the writer reports it
+        # an error of the syncing thread is raised by the next write
         try:
             os.fsync(self._fd)
         except OSError as error:

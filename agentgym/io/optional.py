@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import MissingPackageError, UntrustedReferenceError, UsageError, nearest
 
-if TYPE_CHECKING:  # a seventh of `import agentgym`, for what only an option or a failure asks for
+if TYPE_CHECKING:  # a seventh of `import agentgym`, which only options and failures need
     from importlib.metadata import EntryPoint
 
 DISTRIBUTION = "agentgym-suite"
@@ -37,7 +37,7 @@ def only_trusted(allowed: Iterable[str] = ()) -> Iterator[None]:
     process is bound by it, threads included.
 
     Args:
-        allowed: references ``module:name`` whose modules may be imported all the same.
+        allowed: references ``module:name`` whose modules may be imported nevertheless.
     """
     before = _Trust.modules
     _Trust.modules = frozenset(reference.partition(":")[0] for reference in allowed)
@@ -67,31 +67,29 @@ def load(module: str, extra: str, purpose: str, package: str = "") -> Any:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs what an extra holds.
+    """Return the command that installs an extra's packages.
 
-    It names the packages rather than the extra: that works wherever agentgym itself came from.
+    It names the packages rather than the extra: that works wherever agentgym itself came from. Where no
+    package of the extra runs on this Python, it says so.
 
     Example:
         >>> install_command("plot")
         "pip install 'matplotlib<4,>=3.11'"
     """
-    return " ".join(["pip install", *(f"'{name}'" for name in packages_of(extra))])
+    quoted = [f"'{name}'" for name in packages_of(extra)]
+    missing = f"use an older Python, which the extra {extra} needs"
+    return " ".join(["pip install", *quoted]) if quoted else missing
 
 
 def packages_of(extra: str) -> list[str]:
-    """Return what an extra of this distribution requires, with that of extras within it before its own."""
+    """Return what an extra of this distribution, and extras within it, require on this Python."""
     from importlib import metadata
 
-    marker = re.compile(rf"""extra == ['"]{extra}['"]""")
-    found = (text.partition(";") for text in metadata.requires(DISTRIBUTION) or () if marker.search(text))
-    nested, own = [], []
-    for name in (name.strip() for name, _, _ in found):
-        inner = re.fullmatch(rf"{DISTRIBUTION}\[([\w,-]+)\]", name)
-        if inner:
-            nested += [package for part in inner[1].split(",") for package in packages_of(part)]
-        else:
-            own.append(name)
-    return [*nested, *own]
+    wanted = re.compile(rf"""extra == ['"]{extra}['"]""")
+    found = [text for text in metadata.requires(DISTRIBUTION) or () if wanted.search(text)]
+    limits = [re.search(r"python_version < .3\.(\d+)", text) for text in found]
+    fits = [limit is None or sys.version_info < (3, int(limit[1])) for limit in limits]
+    return [text.partition(";")[0].strip() for text, fit in zip(found, fits, strict=True) if fit]
 
 
 def load_reference(reference: str, *, trusted: bool = False, option: bool = False) -> Any:
@@ -148,7 +146,7 @@ def import_named(module: str, *, trusted: bool = False, option: bool = False) ->
         ) from error
     except (TypeError, ValueError) as error:
         if module and not module.startswith("."):
-            raise  # the module is there, and what it does when imported fails
+            raise  # the module exists, and an import inside it fails
         raise UsageError(f"{module!r} names no module: write it as import does, package.module") from error
 
 
@@ -166,7 +164,7 @@ def plugins(group: str) -> dict[str, EntryPoint]:
 
 
 def load_plugin(entry: EntryPoint) -> Any:
-    """Import what an entry point names."""
+    """Import the object of an entry point."""
     try:
         return load_reference(entry.value, trusted=True)
     except UsageError as error:

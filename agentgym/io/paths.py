@@ -19,19 +19,22 @@ CACHE_VARIABLE = "AGENTGYM_CACHE"
 
 
 def data_directory() -> Path:
-    """Return the directory of official data: ``$AGENTGYM_DATA``, else the user's data directory.
-
-    It need not exist.
-    """
+    """Return the directory of official data, ``$AGENTGYM_DATA`` or the user's own; it need not exist."""
     return _directory(DATA_VARIABLE, "user_data_path")
 
 
 def cache_directory() -> Path:
-    """Return the cache: ``$AGENTGYM_CACHE``, else the user's cache directory.
-
-    It need not exist.
-    """
+    """Return the cache, ``$AGENTGYM_CACHE`` or the user's own; it need not exist."""
     return _directory(CACHE_VARIABLE, "user_cache_path")
+
+
+def shipped_folder(name: str) -> Path:
+    """Return ``indexes`` or ``trainers``: within an installed package, or beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    for folder in (package / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise UsageError(f"{package / name} is missing: install agentgym-suite again")
 
 
 def scratch_directory(folder: Path) -> Path:
@@ -58,6 +61,6 @@ def _directory(variable: str, default: str) -> Path:
         path: Path = getattr(platformdirs, default)("agentgym", appauthor=False)
     except RuntimeError as error:
         raise UsageError(f"no home folder is known: set {variable} to a folder by its full path") from error
-    if "~" in path.parts[:1]:  # platformdirs leaves the ~ of a user without a home as it is
+    if "~" in path.parts[:1]:  # platformdirs does not expand the ~ of a user without a home
         raise UsageError(f"no home folder is known: set {variable} to a folder by its full path")
     return path

@@ -24,7 +24,7 @@ PACKAGES = ("gymnasium", "numpy")
 
 
 SALT_FILE = "host-salt"
-"""In the cache directory."""
+"""Name of the salt's file in the cache directory."""
 
 SALT_BYTES = 16
 
@@ -34,7 +34,7 @@ class Provenance:
     """One stretch of a run on one machine with one version of everything."""
 
     date: str
-    """UTC, to the second, ISO 8601."""
+    """Time in UTC, to the second, ISO 8601."""
     agentgym: str
     commit: str | None
     """Git commit of the package's checkout; None for an installed package."""
@@ -43,7 +43,7 @@ class Provenance:
     python: str
     packages: Mapping[str, str]
     host: str
-    """Digest of the machine's name, salted: tells a user's machines apart, and nobody can guess the names."""
+    """Salted digest of the machine's name: distinguishes a user's machines without revealing names."""
     hardware: str
     """System, architecture and number of cores."""
 
@@ -56,7 +56,7 @@ def here_and_now() -> Provenance:
     """Describe this process."""
     package = Path(__file__).parents[1]
     commit = _git(package, "rev-parse", "HEAD")
-    # results, caches and the like may be untracked; what matters is the code that ran
+    # the package's folder alone: results and caches elsewhere in the checkout change nothing
     changes = _git(package, "status", "--porcelain", "--untracked-files=all", "--", ".")
     tracked = _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None
     return Provenance(
@@ -72,17 +72,17 @@ def here_and_now() -> Provenance:
 
 
 def host_digest() -> str:
-    """Return 8 hex digits that stand for this machine.
+    """Return 8 hex digits that identify this machine.
 
     They are a keyed digest of its name. The key is random and stays in the user's cache directory, so that
-    one machine is always the same and nobody else can try names; where no key can be kept, each process has
-    its own.
+    a machine's digits do not change, and others cannot test names against them. Where no key can be stored,
+    each process has its own.
     """
     return blake2b(platform.node().encode(errors="replace"), digest_size=4, key=_salt()).hexdigest()
 
 
 _OWN_SALT = secrets.token_bytes(SALT_BYTES)
-"""Of this process, where none can be kept."""
+"""Salt of this process, used where none can be stored."""
 
 
 def _salt() -> bytes:
@@ -101,7 +101,7 @@ def _salt() -> bytes:
 
 def _keep_salt(path: Path) -> None:
     """Write a new salt, whole, unless another process was faster."""
-    handle, draft = tempfile.mkstemp(dir=path.parent)  # for the user's eyes only
+    handle, draft = tempfile.mkstemp(dir=path.parent)  # mkstemp's mode, readable by the user alone
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(secrets.token_bytes(SALT_BYTES))

@@ -44,7 +44,7 @@ def parse(record: type[RecordT], table: Any, where: str) -> RecordT:
         return record(**values)
     except UsageError:
         raise
-    except ValueError as error:  # of a record that checks itself
+    except ValueError as error:  # a record's own check raises it
         raise UsageError(f"{where}: {error}") from error
 
 
@@ -100,13 +100,13 @@ def _tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 
 LEFT_OUT = "left out"
-"""In the metadata of a field that is not written where it has its default."""
+"""Key in the metadata of a field that is not written where it equals its default."""
 
 
 def json_schema(record: Any, *, partial: bool = False) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of what `dataclasses.asdict` makes of a dataclass.
+    """Return the JSON Schema (draft 2020-12) of a dataclass's `dataclasses.asdict`.
 
-    Numbers may be null, which stands for infinite ends of intervals.
+    Numbers may be null, which encodes infinite ends of intervals.
 
     ``partial``: whether keys with a default may be missing, as `parse` lets them; no other key is allowed in
     any case.

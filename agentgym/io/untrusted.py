@@ -25,22 +25,22 @@ from typing import Any, Literal
 from agentgym.errors import UsageError
 
 MAX_DEPTH = 64
-"""Arrays and objects within one another at most; in TOML, also parts of a dotted key."""
+"""Deepest nesting of arrays and objects; in TOML, also the most parts of a dotted key."""
 
 MAX_DIGITS = 40
-"""Characters of a number at most."""
+"""Most characters of a number."""
 
 MAX_FILE_SIZE = 64 << 20
-"""Bytes of a JSON file at most."""
+"""Largest size of a JSON file, in bytes."""
 
 MAX_LINES_SIZE = 4 << 30
-"""Bytes of a file of JSON lines at most."""
+"""Largest size of a file of JSON lines, in bytes."""
 
 MAX_LINE = 1 << 30
-"""Bytes of a line that is read by itself at most."""
+"""Largest size of a line that is read by itself, in bytes."""
 
 MAX_TOML_SIZE = 1 << 20
-"""Bytes of a TOML file at most."""
+"""Largest size of a TOML file, in bytes."""
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _LONG_NUMBER = re.compile(rf"[0-9][0-9+.eE-]{{{MAX_DIGITS},}}")
@@ -76,10 +76,8 @@ def read_file(path: Path, *, largest: int = MAX_FILE_SIZE, remedy: str = "get it
 def read_text(path: Path, *, largest: int = MAX_FILE_SIZE, remedy: str = "get it again whole") -> str:
     """Read a user's text, as `read_file`; the byte order mark that Windows puts before it is left out.
 
-    Args:
-        path: the file, in UTF-8.
-        largest: bytes that are read at most.
-        remedy: end of the message about a file that cannot be read.
+    ``remedy`` ends the message about a file that cannot be read in UTF-8 or has more than ``largest``
+    bytes.
     """
     try:
         return read_file(path, largest=largest, remedy=remedy).decode("utf-8-sig")
@@ -98,7 +96,7 @@ def open_regular(path: Path) -> BufferedReader:
 
     No pipe is waited for. `OSError` where it cannot be opened.
     """
-    check_regular(path, path.stat())  # opening a device may already do something
+    check_regular(path, path.stat())  # opening a device may have effects
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         check_regular(path, os.fstat(number))
@@ -166,7 +164,7 @@ def loads_json(
         check_json(text)
         decoder = _LAX if repeated_keys else _STRICT
         value = decoder.decode(text)
-        if half_characters != "kept" and _HALF_CHARACTER.search(text):  # which may be whole, or spelled out
+        if half_characters != "kept" and _HALF_CHARACTER.search(text):  # half a pair, raw or escaped
             written = json.dumps(value, ensure_ascii=False)
             if half_characters == "replaced":
                 return decoder.decode(whole_text(written))

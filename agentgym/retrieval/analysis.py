@@ -36,7 +36,7 @@ _SINGLED = frozenset("aeiouylszbdfgmnprt")
 
 _VOWELS = frozenset("aeiou")
 
-_KEPT = 1 << 17
+_MAX_CACHED = 1 << 17
 """Words that are remembered."""
 
 
@@ -64,7 +64,7 @@ class Analyser(dict[str, str]):
             term = ""
         elif len(term) > 2:
             term = self._stem(_rewrite(term))
-        if len(self) >= _KEPT:
+        if len(self) >= _MAX_CACHED:
             self.clear()
         self[word] = term
         return term

@@ -1,7 +1,7 @@
-"""Encoders: sentence-transformers models that make texts vectors, from local files and pinned by digests.
+"""Encoders: sentence-transformers models that make texts vectors, pinned by digests of their files.
 
-Nothing is downloaded and no code of a model's folder is run. What a text's vector depends on stands in an
-index's manifest: the sha256 of weights and tokenizer, prefixes, pooling, normalisation, length and precision.
+No code of a model's folder is run. What a text's vector depends on stands in an index's manifest: the sha256
+of weights and tokenizer, prefixes, pooling, normalisation, length and precision.
 A vector never depends on the texts encoded beside it: batches have fixed shapes (`HEIGHT` texts, a length
 rounded up to a multiple of `LENGTH_STEP`), and one thread computes each. In a batch as wide as its longest
 text, as ``SentenceTransformer.encode`` makes it, one row in three is other in its last bits.
@@ -28,12 +28,13 @@ import numpy as np
 from agentgym.core.options import check_choice
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.io.files import sha256_of
+from agentgym.io.hub import TOKENIZER_FILES, model_directory, repository_of
 from agentgym.io.optional import load
 from agentgym.io.untrusted import read_json
-from agentgym.retrieval.products import Singles, normalised
+from agentgym.retrieval.inner_products import Singles, normalised
 
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
-"""In which a model computes; its vectors are float32 in any case."""
+"""Precision in which a model computes; its vectors are float32 in any case."""
 
 HEIGHT: Final = {"cpu": 4, "cuda": 64}
 """Texts in one forward pass, by kind of device."""
@@ -54,7 +55,7 @@ class EncoderPreset:
     """A published encoder and how its texts are written."""
 
     model: str
-    """Its name on the Hugging Face Hub, whose local cache is looked in."""
+    """Name of the model on the Hugging Face Hub."""
     query_prefix: str = ""
     passage_prefix: str = ""
     pooling: str = "mean"
@@ -62,7 +63,7 @@ class EncoderPreset:
     package: str = ""
     """A Python package that holds its files in the folder ``model``."""
     weights_sha256: str = ""
-    """Of the only weights that are accepted; empty for any."""
+    """Digest of the only weights that are accepted; empty for any."""
 
 
 PRESETS: Final[Mapping[str, EncoderPreset]] = {
@@ -114,7 +115,10 @@ class Encoder:
         self.calls = 0
         """Calls of `encode_queries` and `encode_passages`."""
         self.text_parameters = facts
-        self.parameters = {"max_length": max_length, "dimensions": self._dimensions()}
+        self.parameters = {
+            "max_length": max_length,
+            "dimensions": int(self._forward(self._features(["-"], LENGTH_STEP)).shape[1]),
+        }
 
     def encode_queries(self, texts: Sequence[str]) -> Singles:
         """Return a [texts, dimensions] array: one call, whatever the number of texts."""
@@ -168,9 +172,6 @@ class Encoder:
             for start in range(0, len(of_length), height)
         ]
 
-    def _dimensions(self) -> int:
-        return int(self._forward(self._features(["-"], LENGTH_STEP)).shape[1])
-
     def _features(self, texts: list[str], length: int) -> Mapping[str, Any]:
         """Return the tokens of at most `HEIGHT` texts, as that many rows. Not for several threads at once."""
         rows = texts + [""] * (self._height - len(texts))
@@ -209,12 +210,12 @@ def find_device(device: str = "auto") -> str:
 
 
 def open_encoder(name: str, *, dtype: Precision = "float32", device: str = "auto") -> Encoder:
-    """Return an encoder from files on this machine; a process opens each once.
+    """Return an encoder; a process opens each once.
 
-    ``name`` is a preset, looked for in its package or in the cache of the Hugging Face Hub; ``PRESET@FOLDER``
-    for its files in a folder; or the folder of a sentence-transformers model, which defines how texts are
-    written. ``device`` as `find_device` takes it. A folder with other weights than the preset's, or with code
-    of its own, is a `UsageError`.
+    ``name`` is a preset, taken from its package or from the Hugging Face Hub; ``PRESET@FOLDER`` for its files
+    in a folder; or a sentence-transformers model, which defines how texts are written. A folder or model is
+    what `agentgym.io.hub.model_directory` takes. ``device`` as `find_device` takes it. A folder with other
+    weights than the preset's, or with code of its own, is a `UsageError`.
     """
     check_choice("dtype", dtype, Precision)
     return _opened(name, dtype, find_device(device))
@@ -227,12 +228,12 @@ def _opened(name: str, dtype: Precision, device: str) -> Encoder:
         preset_name, at, place = "", "@", name
     preset = PRESETS.get(preset_name)
     if preset is None and not place:
-        check_choice("encoder", name, PRESETS, ", or the folder of a sentence-transformers model")
+        check_choice("encoder", name, PRESETS, ", or a sentence-transformers model, as FOLDER or OWNER/NAME")
     if preset_name:
         check_choice("encoder", preset_name, PRESETS)
-    folder, revision = (
-        (Path(place).expanduser(), "") if preset is None or at else _locate(preset_name, preset)
-    )
+    folder, revision = (_directory(place), "") if preset is None or at else _locate(preset_name, preset)
+    if repository := repository_of(place):
+        revision = folder.name
     _check_modules(folder)
     weights = weights_sha256(folder)
     if preset is not None and preset.weights_sha256 not in ("", weights):
@@ -245,11 +246,14 @@ def _opened(name: str, dtype: Precision, device: str) -> Encoder:
         raise UsageError(f"{folder} pools by {pooling!r}, not by {preset.pooling!r} as {preset_name} does")
     model = _load_model(folder, dtype, device)
     prompts = model.prompts
+    names = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "merges.txt")
     facts = {
-        "encoder": preset_name or folder.name,
+        "encoder": preset_name or repository or folder.name,
         "revision": revision,
         "weights_sha256": weights,
-        "tokenizer_sha256": _files_sha256(folder, _tokenizer_files(folder)),
+        "tokenizer_sha256": _files_sha256(
+            folder, [path for name in (*names, "config.json") if (path := folder / name).is_file()]
+        ),
         "query_prefix": preset.query_prefix if preset else prompts.get("query") or "",
         "passage_prefix": (
             preset.passage_prefix if preset else prompts.get("document") or prompts.get("passage") or ""
@@ -277,15 +281,22 @@ def _locate(name: str, preset: EncoderPreset) -> tuple[Path, str]:
     spec = util.find_spec(module) if module else None
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0]) / "model", metadata.version(preset.package)
-    hub = load("huggingface_hub", "retrieval", "an encoder")
     try:
-        folder = Path(hub.snapshot_download(preset.model, local_files_only=True))
-    except (OSError, ValueError) as error:  # how it says that nothing is there
+        folder = _directory(preset.model)
+    except MissingDataError as error:
         how = f"pip install {preset.package}" if preset.package else f"hf download {preset.model}"
         raise MissingDataError(
             f"the encoder {name} is not on this machine: {how}, or name its folder as {name}@FOLDER"
         ) from error
     return folder, folder.name
+
+
+def _directory(name: str) -> Path:
+    """Return the folder of a model; of a repository without safetensors, also torch's own files."""
+    folder = model_directory(name, extra="retrieval")
+    if repository_of(name) and not any(folder.rglob("*.safetensors")):
+        return model_directory(name, (*TOKENIZER_FILES, "*pytorch_model*.bin"), "retrieval")
+    return folder
 
 
 def _load_model(folder: Path, dtype: Precision, device: str) -> Any:
@@ -369,11 +380,6 @@ _POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-
-
-def _tokenizer_files(folder: Path) -> list[Path]:
-    names = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "sentencepiece.bpe.model", "merges.txt")
-    return [path for name in (*names, "config.json") if (path := folder / name).is_file()]
 
 
 def _files_sha256(folder: Path, paths: Sequence[Path]) -> str:

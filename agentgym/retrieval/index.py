@@ -35,6 +35,9 @@ SCHEMA = 2
 MAX_MANIFEST_SIZE = 1 << 20
 """Bytes of a manifest at most."""
 
+PUBLISHED: Final = "published"
+"""A structure of vectors that somebody else built, see `agentgym.retrieval.adopt`."""
+
 NOT_RANKED: Final = ("encoder", "revision", "vectors_sha256", "longest")
 """Parameters that are no part of a fingerprint: names of what digests pin, and what differs in the last bits
 between machines that encode the same corpus."""
@@ -113,22 +116,22 @@ class Manifest:
     """Inputs and parameters of an index."""
 
     engine: str
-    """With the version of its format, as ``bm25/1``."""
+    """Name of the engine with the version of its format, as ``bm25/1``."""
     analyser: str
-    """Makes texts terms; empty for an engine of vectors."""
+    """Analyser that makes terms of texts; empty for an engine of vectors."""
     parameters: Mapping[str, float]
     corpus: str
-    """What the documents were taken from, as the caller names it."""
+    """Source of the documents, as the caller names it."""
     corpus_sha256: str
-    """Of all ids and texts, in order, as `agentgym.retrieval.corpus.passages.PassageStore` has it; empty
-    where it is not known, as of a server's corpus."""
+    """Digest of all ids and texts, in order, as `agentgym.retrieval.corpus.passages.PassageStore` has it;
+    empty where it is not known, as of a server's corpus."""
     count: int
     """Documents."""
     libraries: Mapping[str, str]
     """Versions of the packages that made it."""
     text_parameters: Mapping[str, str] = field(default_factory=dict)
-    """What is no number: an encoder's id, revision, sha256 of its weights, prefixes, pooling and so on; the
-    engines of a hybrid."""
+    """Parameters that are no numbers: an encoder's id, revision, sha256 of its weights, prefixes, pooling and
+    so on; the engines of a hybrid."""
 
     @property
     def fingerprint(self) -> str:
@@ -182,11 +185,10 @@ class Manifest:
         remove = f"rm -r {shlex.quote(str(folder))}"
         if not any(folder.parent.glob("passages.*")):
             return f"`{remove}`: what opens it builds it"
-        engine, encoder = self.engine.partition("/")[0], self.text_parameters.get("encoder")
-        options = [f"--encoder {shlex.quote(encoder)}"] if encoder else []
-        options += [f"--option {option}" for option in re.findall(r"-(\w+=[\w.]+)", folder.name)]
-        build = ["agentgym index build", shlex.quote(str(folder.parent)), f"--engine {engine}", *options]
-        return f"`{remove} && {' '.join(build)}`"
+        if self.text_parameters.get("structure") == PUBLISHED:
+            return f"`{remove}`, by adopting it: `agentgym index adopt --help`"
+        engine = self.engine.partition("/")[0].replace("lucene", "pyserini")
+        return f"`{remove} && {building_command(folder, engine, self.text_parameters.get('encoder'))}`"
 
 
 class CorpusDigest:
@@ -215,6 +217,13 @@ class CorpusDigest:
         if len(twice):
             raise UsageError(f"two documents have the id {ordered[twice[0]].decode()!r}: give each its own")
         return column
+
+
+def building_command(folder: Path, engine: str, encoder: str | None) -> str:
+    """Return the command that builds the index in a folder, which is named after its options."""
+    options = [f"--encoder {shlex.quote(encoder)}"] if encoder else []
+    options += [f"--option {option}" for option in re.findall(r"-(\w+=[\w.]+)", folder.name)]
+    return " ".join(["agentgym index build", shlex.quote(str(folder.parent)), f"--engine {engine}", *options])
 
 
 def _standing(engine: str) -> Reproducibility:

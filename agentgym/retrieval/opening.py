@@ -15,32 +15,37 @@ from typing import Any, Final, Literal, TypeAlias
 from agentgym.core.options import Option, check_choice, check_options
 from agentgym.core.types import Passage
 from agentgym.data.progress import progress_bar
-from agentgym.errors import UsageError
+from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, documents, write_passages
-from agentgym.retrieval.index import Index, Manifest
+from agentgym.retrieval.index import MANIFEST, PUBLISHED, Index, Manifest, building_command
 from agentgym.retrieval.searcher import CACHE_BYTES, Searcher
 
-SearchEngine: TypeAlias = Literal["bm25", "lucene", "pyserini", "exact", "faiss", "hybrid", "remote"]
-"""What ranks: ``bm25`` as Lucene does; ``lucene`` itself, in a Java machine; ``pyserini`` the same index by
-pyserini's own searcher; ``exact`` all vectors of an encoder; ``faiss`` millions of vectors; ``hybrid`` two of
-these, fused by ranks; ``remote`` a server."""
+SearchEngine: TypeAlias = Literal["bm25", "pyserini", "exact", "faiss", "hybrid", "remote"]
+"""Engine that ranks: ``bm25`` as Lucene does; ``pyserini`` Lucene itself, in a Java machine; ``exact`` all
+vectors of an encoder; ``faiss`` millions of vectors; ``hybrid`` two of these, fused by ranks; ``remote`` a
+server."""
 
 ENCODING: Final = ("exact", "faiss")
 """Engines of vectors, which need an encoder."""
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "bm25": ("k1", "b"),
-    "lucene": ("k1", "b"),
     "pyserini": ("k1", "b"),
     "exact": (),
     "faiss": ("kind", "links", "lists", "probes", "width"),
     "hybrid": ("of", "k0", "first", "depth"),
     "remote": ("url", "dialect"),
 }
-"""What the engines take beside documents and encoder."""
+"""Options of the engines, beside documents and encoder."""
+
+LUCENE: Final = "lucene"
+"""Name of pyserini's indexes in folders and manifests, since their files are Lucene's."""
 
 FUSED: Final = ("bm25", "exact")
 """Engines of a hybrid where no others are named."""
+
+ON_DEMAND: Final = 200_000
+"""Largest number of passages that an index is built over where it is missed, without being asked for."""
 
 _REPORTED = 256
 """Documents between two reports of progress."""
@@ -61,6 +66,7 @@ def open_searcher(
     encoder: str | None = None,
     device: str = "auto",
     cache: int = CACHE_BYTES,
+    build: bool = False,
     **options: Any,
 ) -> Searcher:
     """Return search over the passages in a folder, built there first where they are not there.
@@ -68,19 +74,20 @@ def open_searcher(
     The folder holds the passages and, in a folder of its own, each engine's index over them.
 
     Args:
-        engine: what ranks.
-        folder: of the corpus.
+        engine: the engine that ranks.
+        folder: folder of the corpus.
         passages: yields them.
         corpus: names what they are; another name is another corpus.
-        count: how many passages there are.
-        encoder: of an engine of vectors, as `agentgym.retrieval.encoders.open_encoder` takes it.
-        device: of its encoder, as `agentgym.retrieval.encoders.find_device` takes it; the index is the same.
+        count: number of passages.
+        encoder: encoder of an engine of vectors, as `agentgym.retrieval.encoders.open_encoder` takes it.
+        device: the encoder's, as `agentgym.retrieval.encoders.find_device` takes it; the index is the same.
         cache: bytes of queries and their hits to keep.
-        options: of the engine, as in `OPTIONS`; of ``remote`` the ``url`` of a server over the same passages.
+        build: as `open_or_build` takes it.
+        options: the engine's, as in `OPTIONS`; for ``remote`` the ``url`` of a server over the same passages.
 
     Raises:
-        UsageError: as `open_or_build`; or the folder holds passages of something else.
-        MissingDataError: Lucene's jar or the encoder is not on this machine.
+        UsageError: an error of `open_or_build`, or the folder holds other passages.
+        MissingDataError: the index, pyserini's jar or the encoder is not on this machine.
         UnansweredError: the server cannot be reached.
     """
     check_engine(engine)
@@ -100,15 +107,9 @@ def open_searcher(
         remote = import_module("agentgym.retrieval.engines.remote")
         index = remote.RemoteIndex(remote.RetrievalClient(**options), store)
     else:
+        options |= {"encoder": encoder, "device": device, "build": build}
         index = open_or_build(
-            engine,
-            folder / engine,
-            lambda: documents(store),
-            corpus=corpus,
-            count=count,
-            encoder=encoder,
-            device=device,
-            **options,
+            engine, folder / engine, lambda: documents(store), corpus=corpus, count=count, **options
         )
     return Searcher(index, store, cache=cache)
 
@@ -123,33 +124,39 @@ def open_or_build(
     encoder: str | None = None,
     device: str = "auto",
     renew: bool = False,
+    build: bool = False,
     **options: Any,
 ) -> Index:
     """Return the index in a folder, built there first if it is not there.
 
-    ``folder``: `index_folder` of it, for each encoder and other options than the default. ``corpus`` names
+    ``folder``: `find_index` of it, for each encoder and other options than the default. ``corpus`` names
     the documents' source: another name is another corpus. ``renew`` builds an index of an older analyser
     anew, as in a cache, instead of refusing it. ``device`` does not change the index. ``options``: the
     engine's, as in `OPTIONS`; a hybrid's ``of`` are its two engines.
+
+    Without ``build``, `MissingDataError` where passages stand beside the index that is not there, and there
+    are more than `ON_DEMAND`, or another has their vectors, or they were adopted.
     """
     check_engine(engine)
     _check(engine, encoder, options)
     if engine == "remote":
         raise UsageError("a server's index is not opened from a folder: choose another engine")
     if engine == "hybrid":
-        return _hybrid(folder, documents, corpus, count, encoder, device, renew, options)
-    if engine == "pyserini":  # opens what ``lucene`` builds, or adopted
-        folder = folder.with_name(folder.name.replace("pyserini", "lucene", 1))
-    folder = index_folder(folder, encoder, options)
+        return _hybrid(folder, documents, corpus, count, encoder, device, renew, build, options)
+    if engine == "pyserini":
+        folder = folder.with_name(folder.name.replace("pyserini", LUCENE, 1))
+    folder = find_index(folder, engine, encoder, options)
     module = import_module(f"agentgym.retrieval.engines.{engine}")
-    coding = {} if encoder is None else {"encoder": encoder, "device": device}
+    coding = {"encoder": encoder, "device": device} if engine in ENCODING else {}
     if renew and engine == "bm25":
         _remove_outdated(folder)
     if not folder.exists():
+        if not build:
+            _check_unasked(folder, engine, encoder, count)
         with progress_bar(f"indexing {count:,} documents") as progress:
             report = _every(progress, count)
-            build = getattr(module, f"build_{engine}")
-            build(documents(), corpus=corpus, folder=folder, progress=report, **coding, **options)
+            builder = getattr(module, f"build_{engine}")
+            builder(documents(), corpus=corpus, folder=folder, progress=report, **coding, **options)
     index: Index = getattr(module, f"open_{engine}")(folder, **coding)
     index.manifest.require(folder, corpus=corpus, count=count)
     return index
@@ -158,9 +165,9 @@ def open_or_build(
 def open_index(folder: Path, *, encoder: str | None = None) -> Index:
     """Return the index in a folder, of any engine.
 
-    ``encoder`` None is that of the manifest, which must be a preset's.
+    ``encoder`` None is that of the manifest, which must be a preset's or the hub's.
     """
-    engine = Manifest.read(folder).engine.partition("/")[0]
+    engine = engine_of(Manifest.read(folder).engine.partition("/")[0])
     check_engine(engine)
     if engine in ("hybrid", "remote"):
         raise UsageError(f"an index of {engine!r} has no folder: name those of its parts")
@@ -169,6 +176,11 @@ def open_index(folder: Path, *, encoder: str | None = None) -> Index:
         folder, **coding
     )
     return index
+
+
+def engine_of(name: str) -> str:
+    """Return the engine that opens an index, by the name in its folder or its manifest."""
+    return "pyserini" if name == LUCENE else name
 
 
 def index_folder(folder: Path, encoder: str | None, options: Mapping[str, Any]) -> Path:
@@ -181,6 +193,41 @@ def index_folder(folder: Path, encoder: str | None, options: Mapping[str, Any]) 
     parts = [] if encoder is None else [_plain(encoder)]
     parts += [f"{name}={_plain(str(value))}" for name, value in sorted(options.items())]
     return folder.with_name("-".join([folder.name, *parts]))
+
+
+def find_index(folder: Path, engine: str, encoder: str | None, options: Mapping[str, Any]) -> Path:
+    """Return the folder of an index: `index_folder`, or the one of vectors that is there by another name.
+
+    That is an adopted one of this encoder, whatever folder the encoder is in; where none is named, the only
+    one of the engine.
+    """
+    named = index_folder(folder, encoder, options)
+    if engine not in ENCODING or (encoder is not None and (named.exists() or options)):
+        return named
+    name = Path((encoder or "").partition("@")[0]).name
+    here = []
+    for path in sorted(folder.parent.glob(f"{folder.name}*/{MANIFEST}")):
+        facts = Manifest.read(path.parent).text_parameters
+        adopted = facts.get("structure") == PUBLISHED and Path(facts.get("encoder", "")).name == name
+        here += [path.parent] if encoder is None or adopted else []
+    if encoder is None and len(here) != 1:
+        of = f", of {', '.join(path.name for path in here)}" if here else ""
+        raise UsageError(f"the engine {engine!r} needs an encoder: pass encoder='minilm', for example{of}")
+    return here[0] if here else named
+
+
+def _check_unasked(folder: Path, engine: str, encoder: str | None, count: int) -> None:
+    """Refuse to build an index that takes hours, or in place of the one that is meant."""
+    path = folder.parent / PASSAGES
+    if not path.exists():  # nothing but the caller can build it
+        return
+    here = sorted(each.parent.name for each in folder.parent.glob(f"*/{MANIFEST}"))
+    encoded = engine in ENCODING and any(name.partition("-")[0] in ENCODING for name in here)
+    if count > ON_DEMAND or encoded or PassageFile(path).is_adopted:
+        raise MissingDataError(
+            f"{folder.parent} has no index {folder.name}, but {', '.join(here) or 'none at all'}: "
+            f"`{building_command(folder, engine, encoder)}` builds it over {count:,} passages"
+        )
 
 
 def _remove_outdated(folder: Path) -> None:
@@ -209,6 +256,7 @@ def _hybrid(
     encoder: str | None,
     device: str,
     renew: bool,
+    build: bool,
     options: Mapping[str, Any],
 ) -> Index:
     """Return the fusion of two indexes, which stand where they would stand alone."""
@@ -229,6 +277,7 @@ def _hybrid(
             encoder=encoder if part in ENCODING else None,
             device=device,
             renew=renew,
+            build=build,
         )
         for part in of
     ]
@@ -240,8 +289,6 @@ def _hybrid(
 def _check(engine: str, encoder: str | None, options: Mapping[str, Any]) -> None:
     """Refuse options that an engine does not take, and missing ones."""
     check_options(options, {name: Option(name) for name in OPTIONS[engine]}, f"the engine {engine!r}: ")
-    if engine in ENCODING and encoder is None:
-        raise UsageError(f"the engine {engine!r} needs an encoder: pass encoder='minilm', for example")
     if encoder is not None and engine not in (*ENCODING, "hybrid"):
         raise UsageError(f"the engine {engine!r} takes no encoder: leave out encoder={encoder!r:.60}")
     if engine == "remote" and "url" not in options:

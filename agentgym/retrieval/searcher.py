@@ -22,11 +22,11 @@ CACHE_BYTES: Final = 64 << 20
 """Bytes of queries and their hits that are kept, about."""
 
 TOLERANCE: Final = 1e-4
-"""How far the scores of one encoder lie apart on two machines at most: products of vectors of length 1."""
+"""Largest difference of one encoder's scores on two machines: products of vectors of length 1."""
 
 _MAX_SCORE = 1e30
-_PASSAGES_KEPT = 1 << 14
-_ENTRY_BYTES = 512  # of the objects around the query's text and the hits
+_MAX_CACHED_PASSAGES = 1 << 14
+_ENTRY_BYTES = 512  # the objects around the query's text and the hits take about this much
 _HIT_BYTES = 8
 
 
@@ -65,7 +65,7 @@ class Searcher:
         """16 hex digits over all that ranks depend on: engine, analyser or encoder, parameters, corpus."""
         self.standing = manifest.standing
         """How far its answers can be recomputed elsewhere."""
-        self.passage = lru_cache(_PASSAGES_KEPT)(store.__getitem__)
+        self.passage = lru_cache(_MAX_CACHED_PASSAGES)(store.__getitem__)
         """Returns the passage of a number; those read lately stay in memory."""
         self._cache = _QueryCache(cache)
 
@@ -93,7 +93,7 @@ class Searcher:
         return [hits for query in queries if (hits := found[query]) is not None]
 
 
-class SearchAnswerer:
+class SearcherBackend:
     """Answers asks of kind ``search``: ``(query, k)`` with ``[[number, score], ...]``, best first."""
 
     def __init__(self, searcher: Searcher, name: str = "search"):
@@ -114,8 +114,8 @@ class SearchAnswerer:
         found: dict[tuple[str, int], Hits] = {}
         try:
             for k in dict.fromkeys(k for _, k in questions):
-                asked = [query for query, its_k in questions if its_k == k]
-                found.update(zip(((query, k) for query in asked), self.searcher.hits(asked, k), strict=True))
+                batch = [query for query, its_k in questions if its_k == k]
+                found.update(zip(((query, k) for query in batch), self.searcher.hits(batch, k), strict=True))
         except UnansweredError:
             raise
         except UsageError as error:
@@ -183,7 +183,7 @@ def search_in_memory(passages: Iterable[Passage], *, corpus: str) -> Searcher:
     """Return BM25 search over some ten thousand passages.
 
     Args:
-        passages: in the order that numbers them.
+        passages: passages in the order that numbers them.
         corpus: names what they are, for the manifest.
 
     Raises:

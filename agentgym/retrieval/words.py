@@ -31,7 +31,7 @@ _BEYOND = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
 """Characters that the pattern of `_unicode` does not hold: long lists of such ranges make a pattern slow."""
 
 _SURROGATES = {"Modifier": "\ud800", "Regional_Indicator": "\ud801", "Tag": "\ud802", "Tag_End": "\ud803"}
-"""What stands for classes that have no shorter character; in a text, a surrogate is a blank."""
+"""Surrogates that stand for classes without a shorter character; in a text, a surrogate is a blank."""
 
 
 def words(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Imports are whole or not at all."""
 
 import errno
+import json
 import os
 
 import pytest
@@ -161,9 +162,17 @@ def test_a_damaged_manifest_is_an_error(upstream, folder, text):
 
 def test_a_manifest_of_another_schema_is_an_error(upstream, folder):
     import_data(data_source("boxoban"), upstream, progress=quiet)
-    (folder / "manifest.json").write_text('{"schema": 2, "files": {}}')
-    with pytest.raises(UsageError, match="has schema 2, expected 1"):
+    (folder / "manifest.json").write_text('{"schema": 3, "files": {}}')
+    with pytest.raises(UsageError, match="has schema 3, expected 2"):
         read_manifest(data_source("boxoban"))
+
+
+def test_a_manifest_of_the_first_schema_is_read(upstream, folder):
+    entries = import_data(data_source("boxoban"), upstream, progress=quiet)
+    table = json.loads((folder / "manifest.json").read_text())
+    assert (table["schema"], table.pop("generation")) == (2, "")
+    (folder / "manifest.json").write_text(json.dumps({**table, "schema": 1}))
+    assert read_manifest(data_source("boxoban")) == entries
 
 
 def test_nothing_to_import(upstream, tmp_path):

@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentgym.envs.webshop.data.textmemo import TextMemo
-from agentgym.envs.webshop.engine.taggers import Tagger, stored_nouns
+from agentgym.envs.webshop.engine.taggers import Tagger, TextMemo, stored_nouns
 from agentgym.errors import UsageError
 
 

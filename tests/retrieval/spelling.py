@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from agentgym.retrieval.products import normalised
+from agentgym.retrieval.inner_products import normalised
 
 DIMENSIONS = 64
 

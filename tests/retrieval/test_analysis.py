@@ -47,7 +47,7 @@ def test_possessives_and_stop_words_go_first():
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr("agentgym.retrieval.analysis._KEPT", 3)
+    monkeypatch.setattr("agentgym.retrieval.analysis._MAX_CACHED", 3)
     analyser = Analyser()
     assert analyser.terms("dogs cats birds fishes dogs") == ["dog", "cat", "bird", "fish", "dog"]
     assert len(analyser) <= 3

@@ -186,7 +186,7 @@ def test_threads_agree():
 
 
 def test_terms_remembered_are_bounded(monkeypatch):
-    monkeypatch.setattr("agentgym.retrieval.engines.bm25.index._WORDS_KEPT", 2)
+    monkeypatch.setattr("agentgym.retrieval.engines.bm25.index._MAX_CACHED_WORDS", 2)
     index = build_bm25(SHOP, corpus="shop")
     assert found(index, "red cotton shirt lamp", 9) == rank(SHOP, "red cotton shirt lamp", 9)
     assert len(index._terms) <= 2

@@ -5,6 +5,7 @@ import gzip
 import json
 import lzma
 import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,9 +123,23 @@ def test_files_may_be_packed(tmp_path, suffix, pack):
     with pytest.raises(UsageError, match="cannot read"):
         build_corpus(spec_of("documents", path.name), tmp_path / "cut", tmp_path)
     path.write_bytes(b"{}" + whole)
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=r"things\.jsonl\.\w+:1"):
         build_corpus(spec_of("documents", path.name), tmp_path / "cut", tmp_path)
     assert not list((tmp_path / "cut").iterdir())
+
+
+def test_the_published_archive_may_lie_in_a_file_s_place(tmp_path):
+    files = [CorpusFile(f"{name}.jsonl", records=1, archive="all.zip") for name in ("one", "two")]
+    spec = spec_of("documents", *files)
+    with pytest.raises(MissingDataError, match=r"needs .*one\.jsonl or .*all\.zip: get it from nowhere"):
+        build_corpus(spec, tmp_path / "built", tmp_path)
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file, record in zip(files, (ENGINE, SHIP), strict=True):
+            archive.writestr(f"data/{file.path}", json.dumps(record))
+            archive.writestr(f"__MACOSX/data/._{file.path}", "")
+    built = build_corpus(spec, tmp_path / "built", tmp_path)
+    assert list(PassageFile(tmp_path / "built" / PASSAGES)) == AS_PASSAGES
+    assert (built.deviations, [file.records for file in built.files]) == ((), [1, 1])
 
 
 def test_what_deviates_is_recorded(tmp_path):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval import products
+from agentgym.retrieval import inner_products
 from agentgym.retrieval.engines import vectors
 from agentgym.retrieval.engines.exact import build_exact, open_exact
 from agentgym.retrieval.index import MANIFEST
@@ -81,14 +81,14 @@ def test_batches_and_blocks_change_no_bit(tmp_path, monkeypatch, rows, columns):
     index = build_exact(corpus, corpus="drawn", folder=tmp_path / "index", encoder=Spelling())
     queries = [text[3:14] for _, text in corpus[:128]]
     alone = [index.search(query, 10) for query in queries]
-    monkeypatch.setattr(products, "ROWS", rows)
-    monkeypatch.setattr(products, "COLUMNS", columns)
+    monkeypatch.setattr(inner_products, "ROWS", rows)
+    monkeypatch.setattr(inner_products, "COLUMNS", columns)
     for together in (index.search_all(queries, 10), index.search_all(queries[::-1], 10)[::-1]):
         for ours, theirs in zip(together, alone, strict=True):
             assert ours.documents.tolist() == theirs.documents.tolist()
             assert ours.scores.tobytes() == theirs.scores.tobytes()
     for query, hits in zip(queries[:20], alone, strict=False):
-        scores = products.score(
+        scores = inner_products.score(
             index._vectors.__getitem__, np.arange(300), Spelling().encode_queries([query])[0]
         )
         order = np.lexsort((index._ids, -scores))[:10]
@@ -104,9 +104,9 @@ def test_near_ties_are_decided_by_exact_scores():
     query = rng.standard_normal((40, DIMENSIONS)).astype(np.float32)
     query[:, 0] = 1e-6
     longest = float(np.linalg.norm(rows.astype(np.float64), axis=1).max())
-    for row, hits in zip(query, products.nearest_documents(rows, ids, query, 7, longest, ""), strict=True):
-        scores = products.score(rows.__getitem__, np.arange(500), row)
-        assert hits.documents.tolist() == np.lexsort((ids, -scores))[:7].tolist()
+    for q, top in zip(query, inner_products.nearest_documents(rows, ids, query, 7, longest, ""), strict=True):
+        scores = inner_products.score(rows.__getitem__, np.arange(500), q)
+        assert top.documents.tolist() == np.lexsort((ids, -scores))[:7].tolist()
 
 
 def test_files_hold_the_same_index(index, tmp_path):

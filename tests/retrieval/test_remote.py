@@ -13,11 +13,11 @@ import pytest
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Passage
 from agentgym.errors import UsageError
-from agentgym.retrieval.corpus.dialects import read_document
 from agentgym.retrieval.corpus.passages import PassageList
+from agentgym.retrieval.corpus.wire_formats import read_document
 from agentgym.retrieval.engines import http_client
 from agentgym.retrieval.engines.remote import RemoteIndex, RetrievalClient, _Numbers
-from agentgym.retrieval.searcher import SearchAnswerer, Searcher
+from agentgym.retrieval.searcher import Searcher, SearcherBackend
 from tests.serving.retrieving import PASSAGES, serving
 from tests.waiting import PATIENCE
 
@@ -108,9 +108,9 @@ def test_a_server_is_searched_as_the_index_itself(server, dialect):
         assert searcher.standing == "attested"
         assert index.manifest.corpus_sha256 == server.store.sha256
         assert index.manifest.text_parameters["engine"] == "bm25/1"
-        answerer = SearchAnswerer(searcher)
-        assert answerer.kind.standing == "attested"
-        assert answerer.answer([("which ship was raised", 1)]) == [[[1, float(expected[0].scores[0])]]]
+        backend = SearcherBackend(searcher)
+        assert backend.kind.standing == "attested"
+        assert backend.answer([("which ship was raised", 1)]) == [[[1, float(expected[0].scores[0])]]]
 
 
 def test_the_passages_have_to_be_the_servers(server):

@@ -14,8 +14,8 @@ from agentgym.retrieval.engines.bm25 import build_bm25
 from agentgym.retrieval.opening import open_searcher
 from agentgym.retrieval.searcher import (
     TOLERANCE,
-    SearchAnswerer,
     Searcher,
+    SearcherBackend,
     read_hits,
     search_in_memory,
     write_hits,
@@ -148,22 +148,22 @@ def test_open_searcher(tmp_path):
 
 def test_answers():
     searcher = search_in_memory(WORLD, corpus="world")
-    answerer = SearchAnswerer(searcher)
-    assert answerer.kind.name == f"search bm25 {searcher.fingerprint}"
-    assert (answerer.kind.standing, answerer.kind.sampled, answerer.kind.tolerance) == ("exact", False, 0.0)
+    backend = SearcherBackend(searcher)
+    assert backend.kind.name == f"search bm25 {searcher.fingerprint}"
+    assert (backend.kind.standing, backend.kind.sampled, backend.kind.tolerance) == ("exact", False, 0.0)
     asked = [("engine", 2), ("ship", 1), ["engine", 1], ("zebra", 3)]
-    answers = answerer.answer(asked)
+    answers = backend.answer(asked)
     assert [[number for number, _ in answer] for answer in answers] == [[2, 1], [0], [2], []]
-    assert answers == [answerer.answer([question])[0] for question in asked]
+    assert answers == [backend.answer([question])[0] for question in asked]
     assert json.loads(json.dumps(answers)) == answers
     read = read_hits(answers[0], searcher.store)
     assert write_hits(read) == answers[0]
 
 
 def test_exact_answers_agree_bit_for_bit():
-    answerer = SearchAnswerer(search_in_memory(WORLD, corpus="world"))
-    (answer,) = answerer.answer([("engine", 2)])
-    assert answerer.agrees(json.loads(json.dumps(answer)), answer)
+    backend = SearcherBackend(search_in_memory(WORLD, corpus="world"))
+    (answer,) = backend.answer([("engine", 2)])
+    assert backend.agrees(json.loads(json.dumps(answer)), answer)
     for said in (
         None,
         [],
@@ -171,7 +171,7 @@ def test_exact_answers_agree_bit_for_bit():
         [[2, answer[0][1] + 1e-7], answer[1]],
         [[2.0, answer[0][1]], answer[1]],
     ):
-        assert not answerer.agrees(said, answer)
+        assert not backend.agrees(said, answer)
 
 
 def test_fused_ranks_agree_up_to_two_steps(counted):
@@ -182,22 +182,22 @@ def test_fused_ranks_agree_up_to_two_steps(counted):
         parameters={"k0": 60, "first": 1, "depth": 100},
         text_parameters={"engines": "bm25/1 exact/1"},
     )
-    answerer = SearchAnswerer(Searcher(counted, PassageList(WORLD)))
+    backend = SearcherBackend(Searcher(counted, PassageList(WORLD)))
 
     def fused(*ranks):
         return [[number, 1 / 61 + 1 / (60 + rank)] for number, rank in enumerate(ranks)]
 
-    assert answerer.kind.standing == "recomputable"
-    assert answerer.agrees(fused(2, 3), fused(1, 3))
-    assert answerer.agrees(fused(1, 2), [*reversed(fused(2, 1))]), "two that changed places"
-    assert not answerer.agrees(fused(6, 7), fused(1, 7))
+    assert backend.kind.standing == "recomputable"
+    assert backend.agrees(fused(2, 3), fused(1, 3))
+    assert backend.agrees(fused(1, 2), [*reversed(fused(2, 1))]), "two that changed places"
+    assert not backend.agrees(fused(6, 7), fused(1, 7))
 
 
 def test_recomputed_answers_agree_within_the_tolerance(counted):
     counted.manifest = replace(counted.manifest, engine="exact/1")
-    answerer = SearchAnswerer(Searcher(counted, PassageList(WORLD)), "dense")
-    assert answerer.kind.name == f"dense exact {counted.manifest.fingerprint}"
-    assert (answerer.kind.standing, answerer.kind.tolerance) == ("recomputable", TOLERANCE)
+    backend = SearcherBackend(Searcher(counted, PassageList(WORLD)), "dense")
+    assert backend.kind.name == f"dense exact {counted.manifest.fingerprint}"
+    assert (backend.kind.standing, backend.kind.tolerance) == ("recomputable", TOLERANCE)
     near, far = TOLERANCE / 3, TOLERANCE * 3
     computed = [[0, 0.9], [1, 0.8], [2, 0.8 - near]]
     for said in (
@@ -206,7 +206,7 @@ def test_recomputed_answers_agree_within_the_tolerance(counted):
         [[0, 0.9], [2, 0.8], [1, 0.8]],
         [*computed[:2], [3, 0.8]],
     ):
-        assert answerer.agrees(said, computed)
+        assert backend.agrees(said, computed)
     wrong = [
         [[0, 0.9 + far], *computed[1:]],
         [[1, 0.9], [0, 0.8], computed[2]],
@@ -224,7 +224,7 @@ def test_recomputed_answers_agree_within_the_tolerance(counted):
         "no",
     ]
     for said in wrong:
-        assert not answerer.agrees(said, computed)
+        assert not backend.agrees(said, computed)
 
 
 def test_an_index_that_cannot_answer(counted):
@@ -233,7 +233,7 @@ def test_an_index_that_cannot_answer(counted):
 
     counted.search_all = away
     with pytest.raises(UnansweredError, match="the server is away: start it"):
-        SearchAnswerer(Searcher(counted, PassageList(WORLD))).answer([("ship", 3)])
+        SearcherBackend(Searcher(counted, PassageList(WORLD))).answer([("ship", 3)])
 
 
 def test_standing_is_that_of_the_weakest_engine(counted):

@@ -18,14 +18,15 @@ from agentgym.core.options import check_choice
 from agentgym.core.types import Passage
 from agentgym.data.archives import Progress
 from agentgym.data.jsonstream import read_records
+from agentgym.data.sources import corpus_download
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.io.files import make_folder, replace_file, sha256_of
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.io.paths import DATA_VARIABLE
 from agentgym.io.records import parse, read_toml
 from agentgym.io.untrusted import read_json
-from agentgym.retrieval.corpus.dialects import read_document
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, write_passages
+from agentgym.retrieval.corpus.wire_formats import read_document
 
 BUILT: Final = "corpus.json"
 """Name of the record of what a corpus was built from, beside its passages."""
@@ -37,11 +38,11 @@ MAX_TEXT_LENGTH: Final = 1 << 20
 """Characters of a passage at most."""
 
 MAX_PASSAGES: Final = (1 << 31) - 1
-"""Of a corpus: their numbers are 32 bits long."""
+"""Largest number of passages in a corpus: their numbers are 32 bits long."""
 
 FileReader: TypeAlias = Literal["documents", "distinct", "hotpotqa", "musique", "sentences", "papers"]
-"""How a corpus's files are read: ``documents`` are objects with ``title`` and ``text``, or ``contents``, and
-are named by their id or else their number; ``distinct`` takes equal ones once, whatever their ids, and so do
+"""Reader of a corpus's files: ``documents`` are objects with ``title`` and ``text``, or ``contents``, named
+by their id or else their number; ``distinct`` takes equal ones once, whatever their ids, and so do
 ``hotpotqa`` and ``musique`` with the passages beside questions; ``sentences`` are articles whose text is a
 list; ``papers`` have an abstract."""
 
@@ -51,10 +52,12 @@ class CorpusFile:
     """A file that a corpus is read from."""
 
     path: str
-    """Below the data directory, with ``/``; or where it is, by its full path."""
+    """Path below the data directory, with ``/``, or a full path."""
     records: int | None = None
     """Objects in it."""
     sha256: str | None = None
+    archive: str = ""
+    """Name of the archive that it is published in, which may lie in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,11 @@ class CorpusIndexing:
 
     engine: str = "bm25"
     analyser: str = ""
-    """Of an engine of words; for the reader of the file, since each engine has one."""
+    """Analyser of an engine of words; it is noted here for readers of the file, since each engine has one."""
     encoder: str | None = None
-    """Of an engine of vectors."""
+    """Encoder of an engine of vectors."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Of the engine."""
+    """Parameters of the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +80,20 @@ class CorpusSpec:
     name: str
     about: str
     source: str
-    """Where its files can be had."""
+    """Place from which its files can be had."""
     licence: str
     reader: str
     """A `FileReader`, or ``module:function`` of this package, which is called with the paths of the files, if
     there are any, and returns passages."""
     rule: str
-    """What becomes a passage."""
+    """Rule, in words, by which files become passages."""
     passages: int
-    """How many there are."""
+    """Number of passages."""
     files: tuple[CorpusFile, ...] = ()
     also: tuple[str, ...] = ()
     """Other names of the corpus."""
     folder: str | None = None
-    """Where it is built, below the data directory; the cache if None."""
+    """Folder that it is built in, below the data directory; the cache if None."""
     index: CorpusIndexing = CorpusIndexing()
 
     def __post_init__(self) -> None:
@@ -117,11 +120,11 @@ class BuiltCorpus:
     count: int
     """Passages that there were."""
     sha256: str
-    """Of all ids and contents, as the passages' file has it."""
+    """Digest of all ids and contents, as the passages' file has it."""
     files: tuple[CorpusFile, ...]
-    """As they were found."""
+    """Files as they were found."""
     deviations: tuple[str, ...]
-    """What was otherwise than described, a line each."""
+    """Differences from the description, a line each."""
 
     @classmethod
     def read(cls, folder: Path) -> BuiltCorpus:
@@ -202,19 +205,17 @@ def find_files(spec: CorpusSpec, data: Path) -> list[Path]:
     paths = []
     for file in spec.files:
         path = data.joinpath(*PurePosixPath(file.path).parts)
-        path = next((one for one in (path, *_packed(path)) if one.is_file()), path)
+        packed = [path.with_name(path.name + suffix) for suffix in (".gz", ".xz", ".bz2")]
+        published = [path.with_name(file.archive)] if file.archive else []
+        path = next((one for one in (path, *packed, *published) if one.is_file()), path)
         if not path.is_file():
             raise MissingDataError(
-                f"the corpus {spec.name!r} needs {path}: get it from {spec.source}, or set {DATA_VARIABLE} "
-                "to the folder that has it"
+                f"the corpus {spec.name!r} needs {' or '.join(map(str, (path, *published)))}: "
+                f"{corpus_download(spec.name)}get it from {spec.source}, or set {DATA_VARIABLE} to the "
+                "folder that has it"
             )
         paths.append(path)
     return paths
-
-
-def _packed(path: Path) -> Iterator[Path]:
-    for suffix in (".gz", ".xz", ".bz2"):
-        yield path.with_name(path.name + suffix)
 
 
 def _read(spec: CorpusSpec, paths: Sequence[Path], found: list[CorpusFile]) -> Iterator[Passage]:
@@ -230,7 +231,7 @@ def _read(spec: CorpusSpec, paths: Sequence[Path], found: list[CorpusFile]) -> I
     seen: set[bytes] = set()
     for file, path in zip(spec.files, paths, strict=True):
         records = 0
-        for where, record in read_records(path):
+        for where, record in read_records(path, name=PurePosixPath(file.path).name):
             records += 1
             try:
                 for passage in _READERS[spec.reader](record):
@@ -238,7 +239,7 @@ def _read(spec: CorpusSpec, paths: Sequence[Path], found: list[CorpusFile]) -> I
                     if spec.reader not in _UNIONS or _is_new(passage, seen):
                         yield passage
             except (UsageError, TypeError, KeyError, ValueError, AttributeError) as error:
-                raise UsageError(f"{where}: no record of {spec.reader!r}: {_told(error)}") from error
+                raise UsageError(f"{where}: no record of {spec.reader!r}: {_reason(error)}") from error
         found.append(CorpusFile(file.path, records, sha256_of(path)))
 
 
@@ -337,5 +338,5 @@ def _deviations(spec: CorpusSpec, count: int, found: Sequence[CorpusFile]) -> It
             yield f"{file.path} has the sha256 {now.sha256}, not {file.sha256}"
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())

@@ -17,14 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 from agentgym.core.types import Passage
+from agentgym.data.packed import unpack
 from agentgym.data.recordfile import RecordFile, RecordWriter
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import loads_json, open_regular, skip_mark
-from agentgym.retrieval.corpus.dialects import read_document
+from agentgym.retrieval.corpus.wire_formats import read_document
 from agentgym.retrieval.index import CorpusDigest
 
 PASSAGES: Final = "passages.records"
 """Name of a corpus's file of passages, in the folder that its indexes are in."""
+
+DOCUMENTS: Final = "documents.unpacked.jsonl"
+"""Name of a published file of documents that came packed, beside the positions of its passages."""
 
 FORMAT: Final = "passages/1"
 
@@ -121,6 +125,11 @@ class PassageFile:
                 raise
             raise UsageError(f"{path} is no whole file of passages ({error}): build it again") from error
 
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the passages stand in somebody else's file."""
+        return self._published is not None
+
     def __len__(self) -> int:
         """Number of passages."""
         return len(self._sizes[0])
@@ -128,7 +137,9 @@ class PassageFile:
     def __getitem__(self, number: int) -> Passage:
         """Return a passage; `UsageError` where the file is damaged there."""
         if self._published is not None:
-            return self._read_published(number, self._published)
+            start = int(self._starts[_within(number, len(self))])
+            line = self._published[start : start + int(self._sizes[0][number])]
+            return _read_line(line, f"{self.path}, passage {number}")
         start, title, text, stop = self._places(number)
         raw = self._file.read(start, stop - start)
         title, text = title - start, text - start
@@ -162,11 +173,6 @@ class PassageFile:
         start = int(self._starts[number])
         title = start + int(self._sizes[0][number])
         return start, title, title + int(self._sizes[1][number]), int(self._starts[number + 1])
-
-    def _read_published(self, number: int, lines: mmap.mmap) -> Passage:
-        start = int(self._starts[_within(number, len(self))])
-        line = lines[start : start + int(self._sizes[0][number])]
-        return _read_line(line, f"{self.path}, passage {number}")
 
     def _text(self, raw: bytes, number: int) -> str:
         try:
@@ -222,9 +228,26 @@ def adopt_passages(
 ) -> PassageFile:
     """Index a file of documents in place: only the position of each passage is written, to ``path``.
 
-    ``published`` holds JSON lines as `read_document` takes them, and stays where it is. ``order`` lists the
-    ids in the order that numbers the passages (default: that of the lines).
+    ``published`` holds JSON lines as `read_document` takes them, and stays where it is; what is packed is
+    unpacked beside ``path``, since a packed text cannot be read at any place. ``order`` lists the ids in the
+    order that numbers the passages (default: that of the lines).
     """
+    plain = unpack(published, path.with_name(DOCUMENTS))
+    try:
+        return _adopt(path, plain, corpus, order, progress)
+    except BaseException:
+        if plain != published:
+            plain.unlink(missing_ok=True)
+        raise
+
+
+def _adopt(
+    path: Path,
+    published: Path,
+    corpus: str,
+    order: Sequence[str] | None,
+    progress: Callable[[int], None],
+) -> PassageFile:
     starts, sizes, ids = array("q"), array("I"), list[str]()
     try:
         with open_regular(published) as lines:

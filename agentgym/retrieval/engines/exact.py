@@ -2,7 +2,7 @@
 
 Up to some 200,000 documents, and the reference for engines that leave documents out. Ranks are a function of
 the query's vector and the stored ones: no rounding of a matrix product decides, see
-`agentgym.retrieval.products`.
+`agentgym.retrieval.inner_products`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agentgym.retrieval.engines.vectors import (
     write_manifest,
 )
 from agentgym.retrieval.index import BatchedIndex, Hits, Manifest, versions
-from agentgym.retrieval.products import Halves, Singles, nearest_documents
+from agentgym.retrieval.inner_products import Halves, Singles, nearest_documents
 
 ENGINE: Final = "exact/1"
 
@@ -92,7 +92,8 @@ def build_exact(
 def open_exact(folder: Path, *, encoder: TextEncoder | str | None = None, device: str = "auto") -> ExactIndex:
     """Open an index; its vectors are mapped from the file, and shared by all processes.
 
-    ``encoder`` None is that of the manifest, which must be a preset's; ``device`` as `open_encoder` takes it.
+    ``encoder`` None is that of the manifest, which must be a preset's or the hub's; ``device`` as
+    `open_encoder` takes it.
     """
     manifest = Manifest.read(folder)
     manifest.require(folder, engine=ENGINE)
@@ -106,6 +107,7 @@ def encoder_of(
     """Return the encoder of an index of vectors; one that made other vectors is a `UsageError`."""
     if encoder is None:
         encoder = manifest.text_parameters.get("encoder", "")
+        encoder += f"@{manifest.text_parameters.get('revision')}" if "/" in encoder else ""
     found = open_encoder(encoder, device=device) if isinstance(encoder, str) else encoder
     check_encoder(folder, manifest, found)
     return found

@@ -27,19 +27,16 @@ from agentgym.io.optional import load
 from agentgym.retrieval.encoders import TextEncoder, check_device, open_encoder
 from agentgym.retrieval.engines.exact import encoder_of, query_vectors
 from agentgym.retrieval.engines.vectors import encoded, open_ids, open_vectors, vectors_sha256, write_manifest
-from agentgym.retrieval.index import BatchedIndex, Hits, Manifest, versions
-from agentgym.retrieval.products import Halves, Singles, best_first, nearest_documents, score
+from agentgym.retrieval.index import PUBLISHED, BatchedIndex, Hits, Manifest, versions
+from agentgym.retrieval.inner_products import Halves, Singles, best_first, nearest_documents, score
 
 ENGINE: Final = "faiss/1"
 
 Structure: TypeAlias = Literal["flat", "hnsw", "ivfpq"]
-"""What proposes documents: all vectors, a graph of neighbours, or lists of compressed vectors."""
+"""Structure that proposes documents: all vectors, a graph of neighbours, or lists of compressed vectors."""
 
 OVERSAMPLED: Final = 10
 """Documents that a structure proposes for each one that is asked for."""
-
-PUBLISHED: Final = "published"
-"""A structure that somebody else built, see `agentgym.retrieval.adopt`."""
 
 STRUCTURE: Final = "structure.faiss"
 """Name of the structure's file."""
@@ -231,7 +228,7 @@ def _fill(faiss: Any, structure: Any, draft: Path, count: int, dimensions: int) 
         if not structure.is_trained:
             chosen = np.linspace(0, count - 1, min(count, _TRAINED)).astype(np.int64)
             sample = vectors[chosen].astype(np.float32)
-            if count < 256:  # as many as a byte has values: a code book is trained on that many
+            if count < 256:  # a code book has 256 entries and cannot be trained on fewer vectors
                 sample = np.resize(sample, (256, dimensions))
             structure.train(sample)
         for start in range(0, count, _ADDED):

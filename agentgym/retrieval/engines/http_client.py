@@ -32,7 +32,7 @@ MAX_PAUSE = 5.0
 
 _FIRST_PAUSE = 0.25
 _BUSY = (429, 500, 502, 503, 504)
-"""Answers after which another attempt may fare better."""
+"""Statuses of a server that may answer at another attempt."""
 
 
 class HttpClient:
@@ -102,27 +102,30 @@ class HttpClient:
     def _attempt(self, method: str, path: str, body: bytes | None) -> HttpAnswer:
         headers = {"Content-Type": "application/json", "Accept": "application/json", **self._headers}
         connection = self._take()
-        kept = connection.sock is not None
+        reused = connection.sock is not None
         whole = begun = False
         try:
             with self._deadline() as sockets:
-                if not kept:
+                if not reused:
                     connection.connect()
-                sockets.append(connection.sock)  # which the connection forgets, where the answer is its last
+                sockets.append(connection.sock)  # the connection forgets it at its last answer
                 connection.request(method, path, body, headers)
                 with connection.getresponse() as response:
                     begun = True
-                    answer = HttpAnswer(response.status, self._read(response), _pause_of(response))
+                    seconds = response.headers.get("Retry-After", "")
+                    known = seconds.isascii() and seconds.isdigit() and len(seconds) < 6
+                    pause = float(seconds) if known else 0.0
+                    answer = HttpAnswer(response.status, self._read(response), pause)
                     whole = not response.will_close
         except (RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            if not kept:
+            if not reused:
                 raise
             self.close()  # the server has closed what was kept open, as servers do after a while
             return self._attempt(method, path, body)
         except TimeoutError as error:
             if not begun:
                 raise
-            self.fail(f"answers too slowly: {error}, though it began")  # and would in the next attempt
+            self.fail(f"answers too slowly: {error}, though it began")  # the next attempt would be as slow
         finally:
             if whole:
                 self._give(connection)
@@ -222,11 +225,6 @@ def _address(url: str) -> _Address:
         raise UsageError(f"{url!r:.100} is no address of a server: leave out what follows the path")
     path = "" if parts.path == "/" else parts.path
     return _Address(parts.scheme == "https", parts.hostname, port, path)
-
-
-def _pause_of(response: HTTPResponse) -> float:
-    seconds = response.headers.get("Retry-After", "")
-    return float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 6 else 0.0
 
 
 def reason(body: bytes) -> str:

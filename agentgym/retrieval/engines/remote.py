@@ -1,8 +1,8 @@
 """An index on a server: many trainers search one, and each has the passages here.
 
-The server speaks ``POST /retrieve`` in a public dialect (`agentgym.retrieval.corpus.dialects`), as ``agentgym
-serve retrieval``, Search-R1's and verl-agent's do. What it says is attested: it cannot be computed again
-here, so it is checked for form and against the passages, recorded, and never ranked with what can be
+The server speaks ``POST /retrieve`` in a public dialect (`agentgym.retrieval.corpus.wire_formats`), as
+``agentgym serve retrieval``, Search-R1's and verl-agent's do. What it says is attested: it cannot be computed
+again here, so it is checked for form and against the passages, recorded, and never ranked with what can be
 computed.
 """
 
@@ -21,7 +21,8 @@ from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Passage
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import loads_json
-from agentgym.retrieval.corpus.dialects import (
+from agentgym.retrieval.corpus.passages import PassageStore
+from agentgym.retrieval.corpus.wire_formats import (
     RetrievalDialect,
     RetrievalLimits,
     ScoredPassage,
@@ -29,7 +30,6 @@ from agentgym.retrieval.corpus.dialects import (
     read_answer,
     write_request,
 )
-from agentgym.retrieval.corpus.passages import PassageStore
 from agentgym.retrieval.engines.http_client import CONNECTIONS, MAX_ANSWER_SIZE, TIMEOUT, HttpClient, reason
 from agentgym.retrieval.index import BatchedIndex, Hits, Manifest
 
@@ -39,7 +39,7 @@ ATTEMPTS = 3
 """Times that a request is sent at most."""
 
 _LIMITS: Final = RetrievalLimits()
-"""Of a server of this package: what asks for more is sent in parts."""
+"""Limits of a server of this package: larger requests are sent in parts."""
 
 
 class RetrievalClient:
@@ -87,10 +87,10 @@ class RetrievalClient:
         if answer.status != 200:
             return {}
         try:
-            told = loads_json(answer.body, "its health")
+            health = loads_json(answer.body, "its health")
         except UsageError:
             return {}
-        index = told.get("index") if isinstance(told, dict) else None
+        index = health.get("index") if isinstance(health, dict) else None
         return index if isinstance(index, dict) else {}
 
     def close(self) -> None:
@@ -124,9 +124,9 @@ class RemoteIndex(BatchedIndex):
         self._store = store
         self._numbers: _Numbers | None = None
         self._lock = Lock()
-        told = client.health()
-        corpus, sha256 = (str(told.get(key, "")) for key in ("corpus", "corpus_sha256"))
-        count = told.get("count")
+        health = client.health()
+        corpus, sha256 = (str(health.get(key, "")) for key in ("corpus", "corpus_sha256"))
+        count = health.get("count")
         self.manifest = Manifest(
             engine=ENGINE,
             analyser="",
@@ -137,9 +137,9 @@ class RemoteIndex(BatchedIndex):
             libraries={},
             text_parameters={
                 "dialect": client.dialect,
-                "engine": str(told.get("engine", "unknown")),
-                # what tells servers apart: what one says of itself, or where it is
-                "server": str(told.get("fingerprint", client.url)),
+                "engine": str(health.get("engine", "unknown")),
+                # servers are told apart by the fingerprint that they send, or else by their address
+                "server": str(health.get("fingerprint", client.url)),
             },
         )
 

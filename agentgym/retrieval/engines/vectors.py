@@ -23,7 +23,7 @@ from agentgym.io.files import Journal, make_folder, sha256_of, sole_writer, writ
 from agentgym.io.untrusted import loads_json
 from agentgym.retrieval.encoders import TextEncoder
 from agentgym.retrieval.index import MANIFEST, NOT_RANKED, CorpusDigest, Manifest, put_in_place
-from agentgym.retrieval.products import Halves, row_sums
+from agentgym.retrieval.inner_products import Halves, row_sums
 
 BLOCK: Final = 512
 """Documents in a block, after which a build resumes."""
@@ -37,12 +37,12 @@ class EncodedCorpus(NamedTuple):
     """Facts about a corpus's complete vectors."""
 
     folder: Path
-    """Holds them; it becomes the index's."""
+    """Folder with the vectors, which becomes the index's."""
     digest: CorpusDigest
     longest: float
     """Largest length of a vector."""
     sha256: str
-    """Of the vectors' bytes."""
+    """Digest of the vectors' bytes."""
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _finished(draft: Path, encoder: TextEncoder) -> list[Mapping[str, str]]:
     path = draft / _JOURNAL
     lines: list[Any] = []
     with suppress(OSError, UsageError):
-        raw = path.read_bytes().split(b"\n")[:-1]  # what follows the last line break was cut off
+        raw = path.read_bytes().split(b"\n")[:-1]  # the rest after the last line break was cut off
         lines = [loads_json(line, str(path)) for line in raw]
     blocks: list[Mapping[str, str]] = []
     if lines and lines[0] == first and (draft / VECTORS).exists():

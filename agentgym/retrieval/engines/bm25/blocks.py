@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,27 +36,6 @@ BLOCK = 1 << 24
 """Characters of a full block, about."""
 
 
-class HeldBlock(NamedTuple):
-    """A block in memory; a `BlockSource`."""
-
-    block: CountedBlock
-
-    def load(self) -> CountedBlock:
-        """Return it."""
-        return self.block
-
-
-class StoredBlock(NamedTuple):
-    """A block in a folder; a `BlockSource`."""
-
-    folder: Path
-
-    def load(self) -> CountedBlock:
-        """Map its arrays."""
-        names = [field.name for field in fields(CountedBlock)]
-        return CountedBlock(**{name: np.load(self.folder / f"{name}.npy", mmap_mode="r") for name in names})
-
-
 @dataclass(frozen=True, slots=True)
 class CountedCorpus:
     """A corpus whose terms are counted."""
@@ -70,7 +50,7 @@ class _Texts(NamedTuple):
 
     texts: list[str]
     sha256: str
-    """Of the corpus up to its end."""
+    """Digest of the corpus up to this block's end."""
     full: bool
 
 
@@ -125,7 +105,7 @@ def count_corpus(
         pool = _Pool(stack, processes) if spool is not None and processes > 1 else None
         for texts, sha256, full in reader:
             if spool is None or not full:
-                blocks.append(HeldBlock(count_block(texts, analyser)))
+                blocks.append(_held(count_block(texts, analyser)))
                 continue
             folder = spool / sha256
             if not folder.exists():
@@ -133,7 +113,7 @@ def count_corpus(
                     store_block(count_block(texts, analyser), folder)
                 else:
                     pool.store(texts, folder)
-            blocks.append(StoredBlock(folder))
+            blocks.append(partial(_load_block, folder))
         if pool is not None:
             pool.finish()
     return CountedCorpus(blocks, reader.ids, reader.sha256)
@@ -184,7 +164,11 @@ def _count_and_store(texts: list[str], folder: Path) -> None:
     store_block(count_block(texts, Analyser()), folder)
 
 
-def store_block(block: CountedBlock, folder: Path) -> StoredBlock:
+def _held(block: CountedBlock) -> BlockSource:
+    return lambda: block
+
+
+def store_block(block: CountedBlock, folder: Path) -> BlockSource:
     """Write a block; its folder appears when all of it is written."""
     draft = draft_of(folder)
     with writing(folder):
@@ -198,7 +182,13 @@ def store_block(block: CountedBlock, folder: Path) -> StoredBlock:
             draft.rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-    return StoredBlock(folder)
+    return partial(_load_block, folder)
+
+
+def _load_block(folder: Path) -> CountedBlock:
+    """Map the arrays of a block."""
+    names = [field.name for field in fields(CountedBlock)]
+    return CountedBlock(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names})
 
 
 @contextmanager
@@ -220,7 +210,7 @@ def resumable_spool(folder: Path) -> Iterator[Path]:
                 raise
             yield stack.enter_context(spool_beside(folder))
             return
-        with suppress(OSError):  # whoever held it before may have removed it
+        with suppress(OSError):  # another process may have removed it
             if spool.stat().st_ino != inode:
                 yield stack.enter_context(spool_beside(folder))
                 return
@@ -230,6 +220,6 @@ def resumable_spool(folder: Path) -> Iterator[Path]:
             for draft in spool.glob(".*.tmp"):
                 shutil.rmtree(draft, ignore_errors=True)
             with suppress(OSError):
-                spool.rmdir()  # where it has blocks, they stay
+                spool.rmdir()  # a spool with blocks is not empty and stays
             raise
         shutil.rmtree(spool, ignore_errors=True)

@@ -22,7 +22,7 @@ from agentgym.retrieval.engines.bm25.ranking import NumpyRanker, Ranking, Term
 from agentgym.retrieval.index import Hits
 
 SearchBackend: TypeAlias = Literal["numba", "numpy"]
-"""What runs a search: compiled kernels, or NumPy alone. Both find the same."""
+"""Backend of searches: compiled kernels, or NumPy alone. Both find the same documents."""
 
 COMPILED_FROM = 1 << 20
 """Postings of an index from which on it pays to load the compiled kernels, which takes about a second."""
@@ -40,13 +40,13 @@ _ROOM = 1 << 22
 """Hits that a pass has room for at most, where it has more than one query."""
 
 
-def choose_backend(wanted: SearchBackend | None, postings: Postings, asked: int = 0) -> SearchBackend:
-    """Return the search backend of an index that has been ``asked`` so many queries.
+def choose_backend(wanted: SearchBackend | None, postings: Postings, searched: int = 0) -> SearchBackend:
+    """Return the search backend of an index that has been ``searched`` so many queries.
 
     None picks compiled kernels, where numba is installed, for a large one and for one that is asked much.
     """
     if wanted is None:
-        large = len(postings.documents) >= COMPILED_FROM or asked >= COMPILED_AFTER
+        large = len(postings.documents) >= COMPILED_FROM or searched >= COMPILED_AFTER
         return "numba" if large and _numba_works(required=False) else "numpy"
     check_choice("backend", wanted, SearchBackend)
     if wanted == "numba":
@@ -82,15 +82,15 @@ def usable_cores() -> int:
 class CompiledRanker:
     """A `Ranking` by the kernels of `agentgym.retrieval.engines.bm25.kernels`."""
 
-    def __init__(self, postings: Postings, threads: int | None = None):
-        """Hold the postings; ``threads`` (default: the cores) share the queries of a large call."""
+    def __init__(self, postings: Postings):
+        """Hold the postings; a thread for each core takes its share of the queries of a large call."""
         kernels = import_module("agentgym.retrieval.engines.bm25.kernels")
         self._kernel: Any = kernels.search_queries
         arrays = {name: _read_only(getattr(postings, name)) for name in kernels.PackedIndex._fields[1:]}
         self._index = kernels.PackedIndex(bits=postings.bits, **arrays)
         self._count = len(postings.ranks)
         self._width = max(64, (min(1 << postings.bits, self._count) + 63) & ~63)
-        self._threads = usable_cores() if threads is None else threads
+        self._threads = usable_cores()
         self._room = threading.local()
 
     def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
@@ -118,13 +118,17 @@ class CompiledRanker:
         np.cumsum([len(terms) for terms in ordered], out=begins[1:])
         scores, documents = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int32)
         sizes = np.zeros(len(queries), np.int64)
+        room = self._room  # each thread has its own; the first array is all zero
+        if not hasattr(room, "arrays"):
+            width = self._width
+            room.arrays = np.zeros(width), np.empty(width + 1, np.int32), np.empty(width + 1)
         self._kernel(
             self._index,
             begins,
             np.array([term.first for term in flat], np.int64),
             np.array([term.last for term in flat], np.int64),
             np.array([term.weight for term in flat], np.float32),
-            *self._arrays_over_a_window(),
+            *room.arrays,
             scores,
             documents,
             sizes,
@@ -132,15 +136,6 @@ class CompiledRanker:
         return [
             Hits(documents[i, :size].copy(), scores[i, :size].copy()) for i, size in enumerate(sizes.tolist())
         ]
-
-    def _arrays_over_a_window(self) -> tuple[npt.NDArray[Any], ...]:
-        """Return this thread's room; the first array is all zero."""
-        room = self._room
-        if not hasattr(room, "arrays"):
-            width = self._width
-            room.arrays = np.zeros(width), np.empty(width + 1, np.int32), np.empty(width + 1)
-        arrays: tuple[npt.NDArray[Any], ...] = room.arrays
-        return arrays
 
 
 def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -49,13 +49,13 @@ ENGINE: Final = "bm25/1"
 FOLDER: Final = f"bm25.{FORMAT}"
 """A name for folders in a cache, where indexes of other formats may lie."""
 
-_WORDS_KEPT = 1 << 17
+_MAX_CACHED_WORDS = 1 << 17
 """Words whose terms are remembered."""
 
 _ABSENT = Term(0, 0, 0, 0, np.float32(0), 0.0)
-"""Of a word that is not indexed."""
+"""Term of a word that is not indexed."""
 
-_SLOTS_KEPT = 1 << 16
+_MAX_CACHED_SLOTS = 1 << 16
 """Terms of an index whose numbers are kept as a dictionary, some 100 bytes each."""
 
 
@@ -86,7 +86,7 @@ class Bm25(BatchedIndex):
         self._wanted = backend
         self._backend: SearchBackend | None = None
         self._ranking: Ranking | None = None
-        self._asked = 0
+        self._searched = 0
         """Queries so far."""
         self._analyser = shared_analyser()
         self._terms: dict[str, Term] = {}
@@ -97,7 +97,7 @@ class Bm25(BatchedIndex):
     def backend(self) -> SearchBackend:
         """The search backend: compiled kernels, or NumPy alone. Both find the same."""
         if self._backend is None:
-            self._backend = choose_backend(self._wanted, self._postings, self._asked)
+            self._backend = choose_backend(self._wanted, self._postings, self._searched)
         return self._backend
 
     def ids(self, documents: npt.NDArray[np.int32]) -> list[str]:
@@ -112,9 +112,9 @@ class Bm25(BatchedIndex):
         return [hits[query] for query in queries]
 
     def _rank(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
-        before, self._asked = self._asked, self._asked + len(queries)
-        if self._wanted is None and before < COMPILED_AFTER <= self._asked:
-            self._backend = choose_backend(None, self._postings, self._asked)
+        before, self._searched = self._searched, self._searched + len(queries)
+        if self._wanted is None and before < COMPILED_AFTER <= self._searched:
+            self._backend = choose_backend(None, self._postings, self._searched)
             self._ranking = make_ranking(
                 self._backend, self._postings
             )  # never None: threads search meanwhile
@@ -133,7 +133,7 @@ class Bm25(BatchedIndex):
 
     def _term(self, word: str) -> Term:
         """Return the term of a word, and remember it."""
-        if len(self._terms) >= _WORDS_KEPT:
+        if len(self._terms) >= _MAX_CACHED_WORDS:
             self._terms.clear()
         term = self._analyser[word]
         found = self._terms[word] = self._look_up(term) if term else _ABSENT
@@ -155,7 +155,7 @@ class Bm25(BatchedIndex):
     def _slot(self, digest: int) -> int | None:
         """Return the number of a term, or None where the index has no such term."""
         terms = self._postings.terms
-        if len(terms) <= _SLOTS_KEPT:
+        if len(terms) <= _MAX_CACHED_SLOTS:
             if self._slots is None:
                 self._slots = dict(zip(terms.tolist(), range(len(terms)), strict=True))
             return self._slots.get(digest)
@@ -196,13 +196,13 @@ def build_bm25(
 
     Args:
         documents: ids and texts; a document's number is its place among them.
-        corpus: what the documents were taken from, for the manifest.
-        folder: where the index goes; in memory if None.
-        k1: how late repetitions of a term stop to count.
-        b: how far long documents are held back, 0 to 1.
-        progress: called with how many documents are read.
-        processes: that count terms, beside this one if more than 1; for an index in a folder.
-        backend: what runs the searches; if None and numba is installed, compiled kernels for an index that is
+        corpus: name of the documents' source, for the manifest.
+        folder: folder of the index; in memory if None.
+        k1: saturation of repeated terms: larger values count more repetitions.
+        b: penalty of long documents, 0 to 1.
+        progress: function that is called with the number of documents read.
+        processes: processes that count terms, beside this one if more than 1; for an index in a folder.
+        backend: backend of searches; if None and numba is installed, compiled kernels for an index that is
             large or asked much.
 
     Raises:

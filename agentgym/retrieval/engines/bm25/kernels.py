@@ -117,7 +117,7 @@ def _compiled(function: _FunctionT) -> _FunctionT:
 def lower_bound(values: Any, wanted: Any) -> int:
     """Return the first place of ascending values from which on they are ``wanted`` or more."""
     base, size = 0, len(values)
-    while size > 1:  # without a branch that could be guessed wrong
+    while size > 1:  # a sum, not a branch, which the processor would often guess wrong
         half = size >> 1
         base += half * (values[base + half - 1] < wanted)
         size -= half
@@ -213,7 +213,7 @@ def look_up(index: PackedIndex, run: int, weight: Any, room: Room, count: int, f
     start = index.starts[run]
     documents = index.documents[start : index.starts[run + 1]]
     found, scores = room.found, room.scores
-    kept = 0
+    size = 0
     for number in range(count):
         document, score = found[number], scores[number]
         place = lower_bound(documents, document)
@@ -224,9 +224,9 @@ def look_up(index: PackedIndex, run: int, weight: Any, room: Room, count: int, f
                 part = index.odd_parts[lower_bound(index.odd_places, start + place)]
             score += np.float64(weight - weight / part)
         if score >= floor:
-            found[kept], scores[kept] = document, score
-            kept += 1
-    return kept
+            found[size], scores[size] = document, score
+            size += 1
+    return size
 
 
 @_compiled
@@ -266,7 +266,7 @@ def collect(index: PackedIndex, runs: Any, sparse: bool, floor: float, totals: A
         for place in range(len(part)):
             many += part[place] >= floor
         if many:
-            for place in range(len(part)):  # without a branch that could be guessed wrong
+            for place in range(len(part)):  # a sum, not a branch, which the processor would often guess wrong
                 found[count], scores[count] = begin + place, part[place]
                 count += part[place] >= floor
     totals[:] = 0.0
@@ -388,8 +388,8 @@ def search_queries(
     for window in range(((len(index.ranks) - 1) >> index.bits) + 1):
         for query in range(len(sizes)):
             own = slice(begins[query], begins[query + 1])
-            asked = QueryTerms(cursors[own], ends[own], terms.odd[own], terms.weights[own], terms.rows[own])
+            subset = QueryTerms(cursors[own], ends[own], terms.odd[own], terms.weights[own], terms.rows[own])
             heap = HitHeap(best_scores[query], best_ranks[query], best_documents[query])
-            sizes[query] = search_window(index, window, asked, heap, sizes[query], room)
+            sizes[query] = search_window(index, window, subset, heap, sizes[query], room)
     for query in range(len(sizes)):
         sort_heap(HitHeap(best_scores[query], best_ranks[query], best_documents[query]), sizes[query])

@@ -13,11 +13,11 @@ FREE = 24
 """Codes that stand for themselves."""
 
 
-def kept_length(code: int) -> int:
+def byte_length(code: int) -> int:
     """Return the length that a byte stands for.
 
     Example:
-        >>> [kept_length(code) for code in (0, 23, 40, 41, 255)]
+        >>> [byte_length(code) for code in (0, 23, 40, 41, 255)]
         [0, 23, 40, 42, 2013265944]
     """
     code -= FREE
@@ -27,7 +27,7 @@ def kept_length(code: int) -> int:
     return FREE + (bits if shift < 0 else (bits | 8) << shift)
 
 
-LENGTHS: npt.NDArray[np.int64] = np.array([kept_length(code) for code in range(256)])
+LENGTHS: npt.NDArray[np.int64] = np.array([byte_length(code) for code in range(256)])
 """[256] the length that each byte stands for, ascending."""
 
 

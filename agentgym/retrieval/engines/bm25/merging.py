@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,8 @@ _COUNTS = 256
 _Longs = npt.NDArray[np.int64]
 
 
-class BlockSource(Protocol):
-    """A block that is at hand, or in files."""
-
-    def load(self) -> CountedBlock:
-        """Return the block."""
+BlockSource: TypeAlias = Callable[[], CountedBlock]
+"""Returns a block that is at hand, or in files."""
 
 
 class _Runs(NamedTuple):
@@ -66,7 +63,7 @@ def merge_blocks(
     frequency; ``b``: length normalisation, 0 to 1. A window has ``2 ** bits`` documents.
     """
     order = ids.order()
-    lengths = [block.load().lengths for block in blocks]
+    lengths = [block().lengths for block in blocks]
     corpus = _Corpus.of(np.concatenate([np.empty(0, np.int32), *lengths]), k1, b)
     firsts = np.cumsum([0, *map(len, lengths)])[:-1].tolist()
     plan = _Planner(corpus, blocks, bits).plan(firsts)
@@ -74,7 +71,7 @@ def merge_blocks(
     postings.ranks[order] = np.arange(len(order))
     writer = _PostingsWriter(postings, plan, corpus)
     for block, first in zip(blocks, firsts, strict=True):
-        writer.add(block.load(), first)
+        writer.add(block(), first)
     return postings, int(np.count_nonzero(corpus.codes))
 
 
@@ -88,7 +85,12 @@ class _Corpus(NamedTuple):
 
     @classmethod
     def of(cls, lengths: npt.NDArray[np.int32], k1: float, b: float) -> _Corpus:
-        return cls(encode_lengths(lengths), _inverse_norms(lengths, k1, b))
+        # 1 / norm of each code of a length, in the precision and with the rounding of Lucene
+        one, k, slope = np.float32(1), np.float32(k1), np.float32(b)
+        average = np.float32(lengths.sum(dtype=np.int64) / max(1, np.count_nonzero(lengths)))
+        positive = np.maximum(LENGTHS, 1).astype(np.float32)  # nothing is asked of documents without a term
+        relative = positive / max(average, one)
+        return cls(encode_lengths(lengths), one / (k * ((one - slope) + slope * relative)))
 
 
 class _Planner:
@@ -101,12 +103,12 @@ class _Planner:
 
     def plan(self, firsts: Sequence[int]) -> _Plan:
         """Look at all blocks."""
-        terms = np.unique(np.concatenate([np.empty(0, np.uint64), *(b.load().terms for b in self._blocks)]))
+        terms = np.unique(np.concatenate([np.empty(0, np.uint64), *(each().terms for each in self._blocks)]))
         pairs, runs = np.zeros((2, len(terms)), np.int64)
         last_windows = np.full(len(terms), -1)
         checks = np.full(len(terms), -1)
         common = np.zeros(_COUNTS * 256, np.int64)
-        for block, first in zip((source.load() for source in self._blocks), firsts, strict=True):
+        for block, first in zip((source() for source in self._blocks), firsts, strict=True):
             numbers = terms.searchsorted(block.terms)
             known = checks[numbers]
             if np.any((known != block.checks) & (known >= 0)):
@@ -116,7 +118,7 @@ class _Planner:
             found = _runs(block, first, self._bits)
             runs[numbers] += np.bincount(found.terms, minlength=len(numbers))
             runs[numbers] -= _goes_on(found, last_windows[numbers])
-            last_windows[numbers[found.terms]] = found.windows  # of a term's runs, the last one stays
+            last_windows[numbers[found.terms]] = found.windows  # the last run of a term stays
             common += np.bincount(_keys(block, first, self._corpus.codes), minlength=len(common))
         impacts, parts = _choose_impacts(common, self._corpus.inverse)
         odd = int(common[impacts == ODD].sum())
@@ -153,7 +155,10 @@ class _PostingsWriter:
         self._add_runs(_runs(block, first, postings.bits), numbers, places, parts)
         self._pairs[numbers] += block.sizes
         if sum(len(places) for places, _ in self._odd) == plan.odd:
-            self._put_odd()
+            places = np.concatenate([places for places, _ in self._odd])
+            order = np.argsort(places)
+            self._postings.odd_places[:] = places[order]
+            self._postings.odd_parts[:] = np.concatenate([parts for _, parts in self._odd])[order]
 
     def _add_runs(
         self, found: _Runs, numbers: _Longs, places: _Longs, parts: npt.NDArray[np.float32]
@@ -169,18 +174,14 @@ class _PostingsWriter:
         slots = (self._runs[numbers] - goes_on)[found.terms] + ordinals
         new = np.ones(len(slots), bool)
         new[(np.cumsum(sizes) - sizes)[goes_on > 0]] = False
-        tops = _tops(np.maximum.reduceat(parts, found.begins))
+        # the steps of `TOPS` that no gain of a weight exceeds, single precision considered
+        shares = 1 - 1 / np.maximum.reduceat(parts, found.begins).astype(np.float64)
+        tops = np.minimum(np.ceil(TOPS * shares + 1e-3), TOPS).astype(np.uint8)
         postings.windows[slots[new]] = found.windows[new]
         postings.starts[slots[new]] = places[found.begins[new]]
         postings.tops[slots[new]] = tops[new]
         postings.tops[slots[~new]] = np.maximum(postings.tops[slots[~new]], tops[~new])
         self._runs[numbers] += sizes - goes_on
-
-    def _put_odd(self) -> None:
-        places = np.concatenate([places for places, _ in self._odd])
-        order = np.argsort(places)
-        self._postings.odd_places[:] = places[order]
-        self._postings.odd_parts[:] = np.concatenate([parts for _, parts in self._odd])[order]
 
 
 def _runs(block: CountedBlock, first: int, bits: int) -> _Runs:
@@ -212,7 +213,7 @@ def _choose_impacts(
     common: _Longs, inverse: npt.NDArray[np.float32]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
     """Return the impact of each number of `_keys`, and the part of each impact."""
-    exact = common[: (_COUNTS - 1) << 8]  # beyond, a number stands for many frequencies
+    exact = common[: (_COUNTS - 1) << 8]  # later numbers stand for many frequencies
     chosen = np.argsort(-exact, kind="stable")[: ODD - 1]
     chosen = chosen[exact[chosen] > 0]
     chosen.sort()
@@ -221,12 +222,6 @@ def _choose_impacts(
     parts = np.ones(256, np.float32)
     parts[1 : len(chosen) + 1] = np.float32(1) + (chosen >> 8).astype(np.float32) * inverse[chosen & 255]
     return impacts, parts
-
-
-def _tops(parts: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-    """Return the steps of `TOPS` that no gain of a weight exceeds, single precision considered."""
-    shares = 1 - 1 / parts.astype(np.float64)
-    return np.minimum(np.ceil(TOPS * shares + 1e-3), TOPS).astype(np.uint8)
 
 
 def _allocate(plan: _Plan, ids: IdColumn, allocate: Allocate, bits: int) -> Postings:
@@ -252,13 +247,3 @@ def _allocate(plan: _Plan, ids: IdColumn, allocate: Allocate, bits: int) -> Post
     postings.id_ends[:] = ids.ends()
     postings.id_bytes[:] = ids.raw()
     return postings
-
-
-def _inverse_norms(lengths: npt.NDArray[np.int32], k1: float, b: float) -> npt.NDArray[np.float32]:
-    """Return ``1 / norm`` of each code of a length, in the precision and with the rounding of Lucene."""
-    one, k, slope = np.float32(1), np.float32(k1), np.float32(b)
-    average = np.float32(lengths.sum(dtype=np.int64) / max(1, np.count_nonzero(lengths)))
-    kept = np.maximum(LENGTHS, 1).astype(np.float32)  # nothing is asked of documents without a term
-    relative = kept / max(average, one)
-    inverse: npt.NDArray[np.float32] = one / (k * ((one - slope) + slope * relative))
-    return inverse

@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ FORMAT: Final = 2
 LAYOUT: Final = "layout.json"
 
 WINDOW_BITS: Final = 14
-"""Of a window, unless told otherwise."""
+"""Default bits of a window."""
 
 ODD: Final = 255
 """Impact of a posting whose part is kept beside."""
@@ -85,7 +86,7 @@ class Postings:
 
 
 ARRAYS: Final = tuple(field.name for field in fields(Postings) if field.name != "bits")
-"""Those of `Postings`; each is a file of a folder."""
+"""Arrays of `Postings`; each is a file of a folder."""
 
 _TYPES: Final[dict[str, np.dtype[Any]]] = {
     **dict.fromkeys(("firsts", "starts", "odd_places", "id_ends"), np.dtype(np.int64)),
@@ -105,11 +106,8 @@ class _Layout:
     bits: int
 
 
-class Allocate(Protocol):
-    """Makes the array of a field of `Postings`."""
-
-    def __call__(self, name: str, size: int) -> npt.NDArray[Any]:
-        """Return an array of ``size`` entries, to be filled."""
+Allocate: TypeAlias = Callable[[str, int], npt.NDArray[Any]]
+"""Makes the array of a field of `Postings`, given its name and the number of entries."""
 
 
 def in_memory(name: str, size: int) -> npt.NDArray[Any]:
@@ -145,7 +143,7 @@ def open_postings(folder: Path) -> Postings:
     arrays: dict[str, Any] = {}
     for name in ARRAYS:
         try:
-            # as a plain array: slices of a `numpy.memmap` take longer than the search
+            # a plain array: slices of a `numpy.memmap` take longer than the search
             arrays[name] = np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r"))
             if arrays[name].dtype != _TYPES[name] or arrays[name].ndim != 1:
                 raise ValueError(f"{name} holds {arrays[name].dtype}")

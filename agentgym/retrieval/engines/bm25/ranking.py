@@ -18,7 +18,7 @@ ScoreColumn: TypeAlias = npt.NDArray[np.float64]
 not matter, here as in Lucene."""
 
 LANES = 64
-"""ScoreColumn are padded to a multiple of this."""
+"""Scores are padded to a multiple of this."""
 
 MANY = 50_000
 """Pairs of terms and documents from which on it pays to leave some out."""
@@ -41,14 +41,14 @@ SMALL = 1 << 20
 TOGETHER = 1 << 17
 """Scores that are added up in one go, of eight bytes: they stay in a processor's cache."""
 
-WEIGHED_KEPT = 1 << 14
+MAX_CACHED_WEIGHED = 1 << 14
 """Terms of a small index whose gains are remembered."""
 
 UNPACKED_PAIRS = 1 << 22
 """Pairs that are kept unpacked; they take eight bytes each."""
 
 _SLACK = 1 - 1e-6
-"""ScoreColumn that differ by less may be equal in single precision."""
+"""Scores that differ by less may be equal in single precision."""
 
 
 class Term(NamedTuple):
@@ -56,10 +56,10 @@ class Term(NamedTuple):
 
     first: int
     last: int
-    """Its runs in the postings."""
+    """End of its runs in the postings, which begin at ``first``."""
     start: int
     stop: int
-    """Its pairs in the postings."""
+    """End of its pairs in the postings, which begin at ``start``."""
     weight: np.float32
     bound: float
     """The most that it adds to any score."""
@@ -85,10 +85,11 @@ class NumpyRanker:
         self._held = 0
         self._weighed: dict[int, tuple[Documents, npt.NDArray[np.float32], np.float32]] = {}
         self._whole: tuple[Documents, npt.NDArray[np.float32]] | None = None
-        if 0 < len(postings.documents) <= SMALL and _ascending(postings.starts):
+        starts = postings.starts  # in a whole index they ascend from 0
+        if 0 < len(postings.documents) <= SMALL and starts[0] == 0 and (starts[1:] > starts[:-1]).all():
             everything = Term(0, len(postings.windows), 0, len(postings.documents), np.float32(0), 0.0)
             documents, parts = self._unpack(everything)
-            if int(documents.max()) < self._count:  # of a damaged index, each term is looked at by itself
+            if int(documents.max()) < self._count:  # a damaged index is read term by term
                 self._whole = documents, parts
 
     def search(self, queries: Sequence[Sequence[Term]], k: int) -> list[Hits]:
@@ -198,8 +199,8 @@ class NumpyRanker:
         for term in others:
             scores += self._gains(term, documents)
             rest -= term.bound
-            kept = scores >= floor - rest
-            documents, scores = documents[kept], scores[kept]
+            possible = scores >= floor - rest
+            documents, scores = documents[possible], scores[possible]
         return documents, scores
 
     def _gains_of(self, terms: Sequence[Term]) -> tuple[Documents, npt.NDArray[np.float32]]:
@@ -213,7 +214,7 @@ class NumpyRanker:
         """Return the documents of a term of a small index, their gains, and the weight that these are for."""
         known = self._weighed.get(term.start)
         if known is None or known[2] != term.weight:
-            if len(self._weighed) >= WEIGHED_KEPT:
+            if len(self._weighed) >= MAX_CACHED_WEIGHED:
                 self._weighed = {}
             documents, parts = self._pairs(term)
             known = self._weighed[term.start] = documents, term.weight - term.weight / parts, term.weight
@@ -229,7 +230,7 @@ class NumpyRanker:
     def _gains(self, term: Term, documents: Documents) -> npt.NDArray[np.float32]:
         """Return a term's addition to the scores of some documents."""
         if term.stop - term.start >= FREQUENT * self._count:
-            spread = self._spread(term._replace(weight=np.float32(0), bound=0.0))  # for any weight
+            spread = self._spread(term._replace(weight=np.float32(0), bound=0.0))  # the same for any weight
             gains: npt.NDArray[np.float32] = term.weight - term.weight / spread[documents]
             return gains
         held, parts = self._pairs(term)
@@ -251,11 +252,6 @@ def _sums(places: npt.NDArray[Any], gains: npt.NDArray[np.float32], size: int) -
     return sums  # type: ignore[no-any-return]
 
 
-def _ascending(starts: npt.NDArray[np.int64]) -> bool:
-    """Return whether runs begin where they can in an index that is whole."""
-    return bool(starts[0] == 0 and (starts[1:] > starts[:-1]).all())
-
-
 def _first_share(terms: Sequence[Term], pairs: float) -> int:
     """Return how many of the first terms, one at least, hold so many pairs or fewer."""
     held = 0
@@ -272,7 +268,7 @@ def _contenders(totals: ScoreColumn, k: int) -> Documents:
     The k-th largest of the maxima of disjoint sets of scores is no larger than the k-th largest score.
     """
     lanes = totals.reshape(LANES, -1).max(axis=0)
-    if len(lanes) <= k < len(totals):  # of few documents, each is a lane
+    if len(lanes) <= k < len(totals):  # few documents: each is a lane
         floor = float(np.partition(totals, len(totals) - k)[len(totals) - k]) * _SLACK
         return _at_least(totals, floor or np.nextafter(0, 1))
     floor = 0.0
@@ -289,12 +285,12 @@ def _best_of_each(totals: ScoreColumn, k: int) -> npt.NDArray[np.intp]:
     """Return the places of what may be among the ``k`` largest of a row of scores; as `_contenders`."""
     lanes = totals.reshape(len(totals), LANES, -1).max(axis=1)
     if lanes.shape[1] <= k:
-        lanes = totals  # of few documents, each is a lane
+        lanes = totals  # few documents: each is a lane
     floors = np.full((len(totals), 1), np.nextafter(0, 1))
     if lanes.shape[1] > k:
         place = lanes.shape[1] - k
         np.maximum(floors, np.partition(lanes, place)[:, place, None] * _SLACK, out=floors)
-    return np.flatnonzero(totals >= floors)  # of two dimensions, it takes five times as long
+    return np.flatnonzero(totals >= floors)  # `np.nonzero`, over two dimensions, takes five times as long
 
 
 def _at_least(totals: ScoreColumn, floor: float) -> Documents:

@@ -26,7 +26,7 @@ from agentgym.errors import UsageError, nearest
 from agentgym.io.untrusted import loads_json
 
 RetrievalDialect: TypeAlias = Literal["queries", "query"]
-"""Which of the two forms a server understands."""
+"""Form that a server understands."""
 
 DEFAULT_K = 3
 """Passages for each query where a request does not say, as in Search-R1 and verl-agent."""
@@ -124,8 +124,8 @@ def _check_query(query: Any, limits: RetrievalLimits) -> None:
 
 def write_request(queries: Sequence[str], k: int, dialect: RetrievalDialect) -> bytes:
     """Return the body of a request, with scores; the dialect ``query`` holds one query."""
-    asked: Mapping[str, Any] = {"query": queries[0]} if dialect == "query" else {"queries": list(queries)}
-    return json.dumps({**asked, "topk": k, "return_scores": True}).encode()
+    wanted: Mapping[str, Any] = {"query": queries[0]} if dialect == "query" else {"queries": list(queries)}
+    return json.dumps({**wanted, "topk": k, "return_scores": True}).encode()
 
 
 def write_document(passage: Passage, *, quoted: bool = False) -> str:

@@ -109,8 +109,8 @@ def _candidates(vectors: Halves, queries: Singles, k: int, longest: float, where
         rows, columns = np.nonzero(scores >= floor[:, None])
         parts.append((rows, columns + start, scores[rows, columns]))
     rows, numbers, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    kept = values >= floor[rows]
-    rows, numbers = rows[kept], numbers[kept]
+    eligible = values >= floor[rows]
+    rows, numbers = rows[eligible], numbers[eligible]
     order = np.argsort(rows, kind="stable")
     return np.split(numbers[order], np.searchsorted(rows[order], np.arange(1, len(queries))))
 
