@@ -17,7 +17,7 @@ def short_name(env_id: str) -> str:
 
 
 def full_name(name: str) -> str:
-    """Return the id that a short name or an id stands for, whatever its letters' case.
+    """Return the full id of a short name or an id, in any case of letters.
 
     Example:
         >>> full_name("webshop")

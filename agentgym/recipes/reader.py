@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 from agentgym.algos.table import ALGORITHMS
 from agentgym.core.options import check_choice
 from agentgym.errors import UsageError, nearest
+from agentgym.io.paths import shipped_folder
 from agentgym.io.records import read_toml
+from agentgym.recipes.environments import short_name
 from agentgym.registration import class_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 SECTIONS = (
     "iterations",
+    "warmup",
     "split",
     "rollout",
     "env_options",
@@ -37,8 +40,11 @@ SECTIONS = (
 """Parts of a configuration that a recipe sets, in the order in which they are shown."""
 
 _COMMON = ("algorithms", "shared")
-"""Folders of ``trainers`` that are no paper's."""
+"""Folders of ``trainers`` that belong to no paper."""
 
+
+_NOTES = ("source", "key", "paper", "why")
+"""Keys of a group of settings that are no settings."""
 
 WRITTEN = ("rollout.pool", "rollout.weights_folder")
 """Settings that name folders to write in: a recipe may be a stranger's, so only the command line has them."""
@@ -46,11 +52,7 @@ WRITTEN = ("rollout.pool", "rollout.weights_folder")
 
 def root() -> Path:
     """Return the folder ``trainers``: within an installed package, or beside the package in a checkout."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "trainers", package.parent / "trainers"):
-        if (folder / "algorithms").is_dir():
-            return folder
-    raise UsageError(f"{package / 'trainers'} is missing: install agentgym-suite again")
+    return shipped_folder("trainers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +67,13 @@ class RecipeSetting:
     """
 
     value: Any
-    """What the recipe sets."""
+    """Value of the setting in the recipe."""
     source: str
-    """A paper with its section or table, or a file of public code."""
+    """Source of the value: a paper with its section or table, or a file of public code."""
     paper: str = ""
-    """What the paper says where that is something else; empty where it is the same."""
+    """Value in the paper where it differs; empty where it is the same."""
     why: str = ""
-    """Why the recipe departs from the paper, in a few words."""
+    """Reason for the difference, in a few words."""
 
     def __post_init__(self) -> None:
         """Refuse a setting without a source, and a departure without a reason."""
@@ -89,14 +91,14 @@ class Recipe:
     """How one paper trains by one algorithm on one environment."""
 
     name: str
-    """``PAPER/ALGORITHM-ENVIRONMENT``, or the path of a file outside `root`."""
+    """Name of the recipe, ``PAPER/ALGORITHM-ENVIRONMENT``, or the path of a file outside `root`."""
     path: Path
     algorithm: str
-    """A name that ``agentgym train`` takes."""
+    """Name of the algorithm for ``agentgym train``."""
     env_id: str
-    """Empty for settings of an algorithm on environments that no paper trains on."""
+    """Id of the environment; empty for settings that hold for environments no paper trains on."""
     settings: Mapping[str, RecipeSetting]
-    """By the dotted names of `agentgym.training.config.override`, in the order of `SECTIONS`."""
+    """Settings by the dotted names of `agentgym.training.config.override`, in the order of `SECTIONS`."""
 
     @property
     def table(self) -> str:
@@ -114,9 +116,9 @@ class Variant:
     """An extension or ablation of an algorithm: settings that it changes."""
 
     about: str
-    """What it is, and where a paper has it."""
+    """Description of the variant, with its place in a paper."""
     settings: Mapping[str, Any]
-    """By dotted name; ``algorithm`` and ``encoder`` may be among them."""
+    """Changed settings by dotted name; ``algorithm`` and ``encoder`` may be among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +129,11 @@ class AlgorithmRecipes:
     paper: str = ""
     """Authors, year and arXiv number of the algorithm's paper."""
     tables: str = ""
-    """Whose runs the recipes describe."""
+    """Tables and code that the recipes' settings come from, in words."""
     recipes: tuple[Recipe, ...] = ()
-    """Of those for one environment, the preferred one first."""
+    """Recipes for one environment each, the preferred one first."""
     general: Recipe | None = None
-    """For environments that no paper trains on."""
+    """Recipe for environments that no paper trains on."""
     variants: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
@@ -165,6 +167,49 @@ class AlgorithmRecipes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublicCode:
+    """A repository of public code at one commit."""
+
+    commit: str
+    about: str
+    """Description of the repository, in a line."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys of its files by the setting that they set, where they differ from those of `PublicSources`."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Its names of algorithms and environments, in paths, where they differ from ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicSources:
+    """Public code that recipes cite: the file ``sources.toml`` beside them."""
+
+    keys: Mapping[str, str]
+    """Keys by the setting that they set, in the words of verl, on which all these repositories build."""
+    code: Mapping[str, PublicCode]
+    """Repositories by ``OWNER/NAME``."""
+
+    def place(self, source: str, setting: str, key: str, of: _RecipeFile) -> str:
+        """Return ``OWNER/NAME: PATH`` of a setting as ``OWNER/NAME@COMMIT:PATH:KEY``, any other as it is.
+
+        ``key``: the place in the file where the tables name none, or another.
+        """
+        repository, _, path = source.partition(": ")
+        repository = of.code if repository == "code" else repository
+        if repository not in self.code:
+            return source
+        code, env = self.code[repository], short_name(of.env).lower()
+        path = path.replace("{algorithm}", code.names.get(of.algorithm, of.algorithm))
+        path = path.replace("{env}", code.names.get(env, env))
+        return f"{repository}@{code.commit[:8]}:{path}:{key or code.keys.get(setting) or self.keys[setting]}"
+
+
+@cache
+def public_sources(path: Path) -> PublicSources:
+    """Read a file ``sources.toml``."""
+    return read_toml(PublicSources, path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """A file of shared settings."""
 
@@ -177,6 +222,8 @@ class _RecipeFile(_Part):
     env: str
     extends: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    code: str = ""
+    """Repository that sources of its parts call ``code``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,21 +309,27 @@ def find_variant(algorithm: str, name: str) -> Variant:
     return known[name]
 
 
-def recipe_config(recipe: Recipe, env_id: str, **changes: Any) -> TrainConfig:
-    """Return the configuration of a run, with changed fields such as ``model`` and ``seed``.
+def recipe_config(
+    recipe: Recipe, env_id: str, changes: Mapping[str, Any] | None = None, **whole: Any
+) -> TrainConfig:
+    """Return the configuration of a run; ``env_id`` counts for a recipe that names none.
 
-    A setting that no run has is a UsageError that names the recipe's file.
+    ``changes`` are as `agentgym.training.config.override` takes them; ``whole`` are fields of the
+    configuration, such as ``model`` and ``seed``. An error about a setting of the recipe names its file.
     """
     from agentgym.training.config import Preset
 
     if not recipe.env_id:
-        class_of(env_id)  # an unknown environment is not the file's mistake
+        class_of(env_id)  # raises before the file is read: an unknown environment is not the file's mistake
     preset = Preset(recipe.values)
     try:
-        config = preset.config(recipe.algorithm, env_id)
-    except UsageError as error:
-        raise UsageError(f"{recipe.path}: {error}") from error
-    return preset.config(recipe.algorithm, env_id, **changes) if changes else config
+        return preset.config(recipe.algorithm, env_id, changes, **whole)
+    except UsageError:
+        try:
+            preset.config(recipe.algorithm, env_id)
+        except UsageError as error:
+            raise UsageError(f"{recipe.path}: {error}") from error
+        raise  # the recipe is right, what was given beside it is not
 
 
 def _variant(table: Mapping[str, Any], where: str) -> Variant:
@@ -301,31 +354,38 @@ def _merged(file: _RecipeFile, path: Path) -> Mapping[str, RecipeSetting]:
             raise UsageError(
                 f"{path}: extends: no shared part {name!r:.60}{nearest(name, parts)} in {shared}"
             )
-        merged |= _part(parts[name])
+        merged |= _settings(_part(parts[name]).settings, parts[name], file)
     for name in file.without:
         if merged.pop(name, None) is None:
             raise UsageError(f"{path}: without: no part sets {name!r:.60}{nearest(name, merged)}")
-    merged |= _settings(file.settings, path)
+    merged |= _settings(file.settings, path, file)
     return dict(sorted(merged.items(), key=lambda item: SECTIONS.index(item[0].partition(".")[0])))
 
 
 @cache
-def _part(path: Path) -> Mapping[str, RecipeSetting]:
-    return _settings(read_toml(_Part, path).settings, path)
+def _part(path: Path) -> _Part:
+    return read_toml(_Part, path)
 
 
-def _settings(blocks: Iterable[Mapping[str, Any]], path: Path) -> Mapping[str, RecipeSetting]:
+def _settings(
+    blocks: Iterable[Mapping[str, Any]], path: Path, of: _RecipeFile
+) -> Mapping[str, RecipeSetting]:
     found: dict[str, RecipeSetting] = {}
+    sources = public_sources(root() / "sources.toml")
     for number, block in enumerate(blocks, 1):
         where = f"{path}: settings {number}"
-        notes = {key: _text(block, key, where) for key in ("source", "paper", "why")}
-        for name, value in _flat({key: value for key, value in block.items() if key not in notes}, where):
+        source, key, paper, why = (_text(block, each, where) for each in _NOTES)
+        for name, value in _flat({each: block[each] for each in block if each not in _NOTES}, where):
             if name in found:
                 raise UsageError(f"{where}: {name} is set twice: keep one")
             if name in WRITTEN:
                 raise UsageError(f"{where}: no recipe names a folder to write in: pass {name} with --set")
             try:
-                found[name] = RecipeSetting(value, **notes)
+                found[name] = RecipeSetting(value, sources.place(source, name, key, of), paper, why)
+            except KeyError:
+                raise UsageError(
+                    f"{where}: {name}: no key of {source} is known: name it, key = ..."
+                ) from None
             except ValueError as error:
                 raise UsageError(f"{where}: {name}: {error}") from error
     return found

@@ -1,8 +1,9 @@
-"""Compare every recipe with what five papers print: ``make check-recipes``.
+"""Compare every recipe with what five papers print and public code sets: ``make check-recipes``.
 
 The papers' rows are typed by another hand (`tests.recipes.papers`). A run of theirs has to have a recipe; a
 value that they print stands in the recipe, or the recipe says what the paper has and why it departs; what
-they do not print cites no paper.
+they do not print cites no paper. What cites public code is there at the commit, the path and the key that it
+names (`tests.recipes.code_facts`).
 """
 
 from __future__ import annotations
@@ -12,26 +13,27 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from typing import Any
 
 from agentgym.cli.commands import make_parser
 from agentgym.cli.train import _config
 from agentgym.core.options import options_of
+from agentgym.inference.policy.open import default_prompting
 from agentgym.recipes import (
     Recipe,
     RecipeSetting,
-    algorithms_with_recipes,
     find_recipe,
     recipe_names,
-    recipes_of,
 )
 from agentgym.recipes.environments import short_name
-from agentgym.recipes.protocols import EvaluationProtocol, load_protocol
+from agentgym.recipes.evaluation_protocols import EvaluationProtocol, load_protocol
 from agentgym.registration import class_of
 from agentgym.training.config import TrainConfig
-from agentgym.training.policy.open import default_prompting
+from tests.recipes import code_facts
 from tests.recipes.paper_rows import PAPERS, Paper, Print, Silent, read_paper
 from tests.recipes.paper_variants import VARIANTS
+from tools.public_code import PLACE, all_recipes
 
 TITLES = {"steppo": "StepPO", "graphgpo": "GraphGPO", "gigpo": "GiGPO", "3spo": "3SPO", "istar": "iStar"}
 
@@ -44,8 +46,8 @@ OTHER_PAPERS = ("DAPO", "Dr. GRPO", "GSPO", "PRIME", "SOTOPIA")
 NOWHERE = "printed nowhere: "
 """What the source of a value begins with that neither a paper nor public code has."""
 
-PUBLIC_CODE = re.compile(r"(?:verl-agent|\w+'s code): .*(?:\.(?:py|sh|yaml|slurm)|README|/)")
-"""Public code, with a file or folder of it."""
+PROGRAMS = {"steppo": ("steppo", "capo")}
+"""Folders of recipes of a paper that has several programs; a paper's own else."""
 
 Row = tuple[str, str, str, str]
 """Paper, algorithm, environment and setting."""
@@ -121,12 +123,7 @@ def same(found: Any, printed: Any) -> bool:
 
 def names_it(setting: RecipeSetting, printed: Any) -> bool:
     """Return whether a departure says what the paper has."""
-    if not setting.departs:
-        return False
-    if isinstance(printed, bool):
-        return str(printed).lower() in setting.paper
-    text = f"{printed:g}" if isinstance(printed, float) else str(printed)
-    return re.search(rf"(?<![\w.]){re.escape(text)}(?![\w.]*\d)", setting.paper.replace(",", "")) is not None
+    return setting.departs and code_facts.names(setting.paper, printed)
 
 
 def holds(row: Print | Silent, algorithm: str, env: str) -> bool:
@@ -136,9 +133,10 @@ def holds(row: Print | Silent, algorithm: str, env: str) -> bool:
 
 def judge_runs(name: str, verdict: Verdict) -> None:
     """Compare each run of a paper with its recipe, and with the variant of it."""
-    for algorithm, env, variant in sorted(runs(name)):
-        recipe = recipes().get((name, algorithm, env))
-        where = f"{name}: {algorithm} on {env}" + (f", {variant}" if variant else "")
+    asked = product(PROGRAMS.get(name, (name,)), sorted(runs(name)))
+    for folder, (algorithm, env, variant) in asked:
+        recipe = recipes().get((folder, algorithm, env))
+        where = f"{folder}: {algorithm} on {env}" + (f", {variant}" if variant else "")
         if recipe is None:
             verdict.unexplained.append(f"{where}: no recipe")
             continue
@@ -158,7 +156,7 @@ def judge_runs(name: str, verdict: Verdict) -> None:
             if same(found, row.value):
                 continue
             if line is not None and names_it(line, row.value) and same(found, line.value):
-                verdict.departures[name, algorithm, env, row.setting] = line
+                verdict.departures[folder, algorithm, env, row.setting] = line
             else:
                 said = f"{row.setting} is {found!r}, {row.value!r} in {row.place}"
                 verdict.unexplained.append(f"{where}: {said}")
@@ -205,9 +203,11 @@ def judge_sources(recipe: Recipe, verdict: Verdict) -> None:
         verdict.sources[kind] += 1
         if not kind:
             verdict.unexplained.append(f"{recipe.name}: {setting}: no paper and no file: {line.source!r}")
+        if kind == "public code" and (found := code_facts.problem(recipe, setting, line)):
+            verdict.unexplained.append(f"{recipe.name}: {found}")
         cited = [key for key, title in TITLES.items() if line.source.startswith((f"{title},", f"{title}:"))]
         for key in cited:
-            problem = silence(key, recipe.algorithm, short_name(recipe.env_id), setting)
+            problem = silence(key, recipe.algorithm, short_name(recipe.env_id), setting, line.source)
             if problem:
                 verdict.unexplained.append(f"{recipe.name}: {setting}: {line.source!r}, but it {problem}")
 
@@ -218,19 +218,45 @@ def kind_of(source: str) -> str:
         tuple(f"{title}{mark}" for title in (*TITLES.values(), *OTHER_PAPERS) for mark in ",:")
     ):
         return "a paper"
-    if PUBLIC_CODE.match(source):
+    if PLACE.fullmatch(source):
         return "public code"
     return "nowhere" if source.startswith(NOWHERE) else ""
 
 
-def silence(name: str, algorithm: str, env: str, setting: str) -> str:
-    """Return how a paper does not print a setting of a run; empty where it does."""
+def silence(name: str, algorithm: str, env: str, setting: str, source: str) -> str:
+    """Return how a paper does not print a setting of a run where it is cited; empty where it does."""
     cited = paper(name)
     if any(row.setting == setting and holds(row, algorithm, env) for row in cited.silent):
         return "says nothing of it"
     known = env if env in cited.envs else ""
     rows = [row for row in cited.prints if not known or not row.envs or known in row.envs]
-    return "" if counterpart(setting) in {row.setting for row in rows} else "prints no such row"
+    places = [places_of(row.place) for row in rows if row.setting == counterpart(setting)]
+    if not places:
+        return "prints no such row"
+    named = places_of(source)
+    if any(not row or all(within(place, row) for place in named) for row in places):
+        return ""
+    return f"prints it in {sorted(frozenset().union(*places))}"
+
+
+_PLACE = re.compile(
+    r"(Table|Section|Appendix|Figure|Equation|Algorithm|Footnote)s? ([A-Z]?\.?\d[\d.]*|[A-Z])"
+)
+
+
+def places_of(text: str) -> frozenset[str]:
+    """Return the places that a citation names.
+
+    Example:
+        >>> sorted(places_of("StepPO, Section 5.1 and Appendix B.4: 128"))
+        ['Appendix B.4', 'Section 5.1']
+    """
+    return frozenset(f"{kind} {number.rstrip('.')}" for kind, number in _PLACE.findall(text))
+
+
+def within(place: str, row: frozenset[str]) -> bool:
+    """Return whether a place is one of a row's, or what holds one of them."""
+    return any(each == place or each.startswith(f"{place}.") for each in row)
 
 
 def counterpart(setting: str) -> str:
@@ -244,8 +270,7 @@ def judge() -> Verdict:
     for name in PAPERS:
         judge_runs(name, verdict)
         judge_protocols(name, verdict)
-    general = [recipes_of(name).general for name in algorithms_with_recipes()]
-    for recipe in (*recipes().values(), *filter(None, general)):
+    for recipe in all_recipes():
         judge_sources(recipe, verdict)
     return verdict
 
@@ -255,7 +280,7 @@ def lines(verdict: Verdict) -> list[str]:
     grouped: dict[tuple[str, RecipeSetting, str], list[str]] = {}
     for (name, algorithm, env, setting), line in verdict.departures.items():
         grouped.setdefault((name, line, setting), []).append(f"{algorithm}-{env}")
-    runs_of_all = sum(len(runs(name)) for name in PAPERS)
+    runs_of_all = sum(len(PROGRAMS.get(name, (name,))) * len(runs(name)) for name in PAPERS)
     counts = ", ".join(f"{count} from {kind or 'unknown'}" for kind, count in verdict.sources.most_common())
     return [
         "Departures from what the papers print:",

@@ -79,7 +79,9 @@ def test_a_variant_of_the_paper_is_one_of_the_command_line(monkeypatch):
     [
         ("GiGPO, Appendix D.1", ""),
         ("GiGPO, Appendix D", "says nothing of it"),
-        ("verl-agent: verl/trainer/config/ppo_trainer.yaml", ""),
+        ("langfengQ/verl-agent@20bd331b:examples/gigpo_trainer/run_alfworld.sh:env.rollout.n", ""),
+        ("langfengQ/verl-agent@20bd331b:examples/gigpo_trainer/run_alfworld.sh:env.seed", "0 there"),
+        ("verl-agent: verl/trainer/config/ppo_trainer.yaml", "no paper and no file"),
         ("verl-agent", "no paper and no file"),
         ("printed nowhere: a guess", ""),
         ("a guess", "no paper and no file"),

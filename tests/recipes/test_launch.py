@@ -10,8 +10,8 @@ import pytest
 
 from agentgym.cli import main
 from agentgym.cli.commands import make_parser
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 
 LAUNCH = Path(__file__).resolve().parents[2] / "trainers" / "launch"
 SCRIPTS = sorted(path.name for path in LAUNCH.glob("*.sh"))

@@ -15,14 +15,13 @@ from agentgym.evaluation.suites.plan import columns
 from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.suites.suite_text import suite_text
 from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.tiny import tiny_model, tiny_vision_model, word_tokenizer
 from agentgym.prompts import load_template
 from agentgym.prompts.settings import Prompting
 from agentgym.recipes import find_recipe, recipe_names
-from agentgym.recipes.protocols import load_protocol, protocol_names
+from agentgym.recipes.evaluation_protocols import load_protocol, protocol_names
 from agentgym.registration import class_of, open_vector
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.models.tiny_vision import tiny_vision_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -248,7 +247,7 @@ def _imported():
 
 @pytest.mark.parametrize(("env_id", "settings"), sorted(set(_imported())))
 def test_data_that_is_not_there_is_named_and_nothing_takes_its_place(env_id, settings, no_data):
-    with pytest.raises(MissingDataError, match=r"agentgym data import|make index"):
+    with pytest.raises(MissingDataError, match=r"agentgym data import|agentgym index build"):
         open_vector(env_id, 1, **json.loads(settings))
 
 
