@@ -4,14 +4,13 @@ Every game is played in TextWorld and in `ALFWorldEnv` side by side, in random, 
 and adversarial walks, and compared in every state: observation, admissible commands, all facts, won,
 score. Games speak their own dialect or the current one, and some start in an odd state.
 
-TextWorld runs with its parsing remembered (`benchmarks.memoised`); each run proves on a sample that this
-changes nothing. Results are kept game by game, so that a run may be stopped and taken up
+TextWorld runs with its parsing remembered (`benchmarks.parity.memoised`); each run proves on a sample that
+this changes nothing. Results are kept game by game, so that a run may be stopped and taken up
 again; they are forgotten when the engine changes.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import platform
@@ -34,8 +33,9 @@ from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game
 from agentgym.errors import MissingDataError
-from benchmarks.memoised import hurried
+from benchmarks.harness.report import parser, publish, table
 from benchmarks.parity.alfworld_walks import WALKS, Scout, harder
+from benchmarks.parity.memoised import hurried
 
 SPLITS = (
     *(("official", split) for split in ("valid_seen", "train", "valid_train", "valid_unseen")),
@@ -328,16 +328,14 @@ def markdown(report: dict[str, Any]) -> str:
         f"`make parity`: {report['states']:,} states of {report['games']:,} games, "
         f"{report['published games']:,} of them published ones. {versions}.",
         "",
-        "| compared in every state | mismatches |",
-        "|---|---|",
-        *(f"| {name} | {count} |" for name, count in report["mismatches"].items()),
+        *table(("compared in every state", "mismatches"), report["mismatches"].items()),
         "",
         "TextWorld ran with its parsing remembered. Against TextWorld as it is, in "
         f"{report['remembering']['states']:,} states: {report['remembering']['mismatches']} mismatches.",
     ]
     for name in ("dialect", "split", "walk", "start"):
-        lines += ["", f"| {name} | states |", "|---|---|"]
-        lines += [f"| {key} | {count:,} |" for key, count in report[f"states by {name}"].items()]
+        counts = report[f"states by {name}"].items()
+        lines += ["", *table((name, "states"), ((key, f"{count:,}") for key, count in counts))]
     wins = ", ".join(f"{kind} {count:,}" for kind, count in report["walks won"].items())
     lines += [
         "",
@@ -354,16 +352,12 @@ def markdown(report: dict[str, Any]) -> str:
 
 def main() -> int:
     """Compare, write the report, and exit 1 on any mismatch."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.alfworld", description=main.__doc__)
-    parser.add_argument(
-        "--games", type=int, help="stop after so many games; all in both dialects if not given"
-    )
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so much time")
-    parser.add_argument(
-        "--out", type=Path, default=Path(__file__).with_suffix(""), help="report without suffix"
-    )
-    parser.add_argument("--done", type=Path, help="file of results so far; in the cache if not given")
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, Path(__file__).with_suffix(".json"))
+    about = "stop after so many games; all in both dialects if not given"
+    arguments.add_argument("--games", type=int, help=about)
+    arguments.add_argument("--seconds", type=float, default=float("inf"), help="stop after so much time")
+    arguments.add_argument("--done", type=Path, help="file of results so far; in the cache if not given")
+    options = arguments.parse_args()
     sets = find_sets()
     engine = fingerprint()
     done = options.done or cache_directory() / "parity" / f"alfworld-{engine}.jsonl"
@@ -372,9 +366,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped; the next run takes up from here")
     report = {"engine": engine, **summary(read(done))}
-    options.out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    options.out.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
-    print(markdown(report))
+    publish(options.out, report, markdown(report))
     return int(any(report["mismatches"].values()) or report["remembering"]["mismatches"] > 0)
 
 

@@ -1,4 +1,4 @@
-"""Scores beside those of the official scripts: ``make parity-qa SCRIPTS=folder``.
+"""Scores beside those of the official scripts: ``python -m benchmarks.parity.qa --scripts FOLDER``.
 
 The folder holds, at any depth, ``hotpot_evaluate_v1.py`` of github.com/hotpotqa/hotpot,
 ``2wikimultihop_evaluate_v1.1.py`` of github.com/Alab-NII/2wikimultihop, and ``evaluate_v1.0.py`` with
@@ -11,7 +11,6 @@ The scripts' numbers are kept (``qa_scores.npz``): CI compares ours with them.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import contextlib
 import hashlib
@@ -39,8 +38,8 @@ from agentgym.envs.multihop.scoring import (
     score_supporting_facts,
     score_supporting_paragraphs,
 )
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.parity.qa_pairs import COUNT, SEED, QAPair, draw_pairs
-from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_suffix(".json")
 SCORES = OUT.with_name("qa_scores.npz")
@@ -118,8 +117,8 @@ def differences(ours: Mapping[str, Table], theirs: Mapping[str, Table]) -> dict[
 def totals(scores: Mapping[str, Table]) -> dict[str, dict[str, float]]:
     """Return the means of all pairs, added and rounded as each script does."""
     found: dict[str, dict[str, float]] = {}
-    for name, table in scores.items():
-        means = [_sum(column) / len(table) * SCALES[name] for column in table.T.tolist()]
+    for name, rows in scores.items():
+        means = [_sum(column) / len(rows) * SCALES[name] for column in rows.T.tolist()]
         if (digits := DIGITS[name]) is not None:
             means = [round(mean, digits) for mean in means]
         found[name] = dict(zip(NUMBERS[name], means, strict=True))
@@ -316,25 +315,23 @@ def markdown(report: Mapping[str, Any]) -> str:
     lines = [
         "# Scores beside the official scripts",
         "",
-        f"`make parity-qa SCRIPTS=folder`: {report['pairs']:,} generated questions and answers, seed "
-        f"{report['seed']},",
+        f"`python -m benchmarks.parity.qa --scripts FOLDER`: {report['pairs']:,} generated questions and "
+        f"answers, seed {report['seed']},",
         "scored by the scripts as they are, one by one without their rounding and all together with it,",
         "and by ours. A difference is a number that is not the same to the last bit.",
         "",
-        "| script | numbers compared | differences | totals | that differ |",
-        "|---|---|---|---|---|",
     ]
+    compared, scores = [], []
     for row in report["scripts"].values():
         cells = (f"`{row['file']}`", f"{row['numbers']:,}", row["differences"])
-        lines.append(
-            "| " + " | ".join(map(str, (*cells, len(row["totals"]), row["totals that differ"]))) + " |"
-        )
-    lines += ["", "| script | EM | F1 | supporting F1 | joint F1 |", "|---|---|---|---|---|"]
+        compared.append((*cells, len(row["totals"]), row["totals that differ"]))
+    lines += [*table(("script", "numbers compared", "differences", "totals", "that differ"), compared), ""]
     columns = (("em", "answer_em"), ("f1", "answer_f1"), ("sp_f1", "support_f1"), ("joint_f1",))
     for row in report["scripts"].values():
         found = row["totals"]
         shown = [next((f"{found[name]:.3f}" for name in names if name in found), "") for names in columns]
-        lines.append(f"| `{row['file']}` | " + " | ".join(shown) + " |")
+        scores.append((f"`{row['file']}`", *shown))
+    lines += table(("script", "EM", "F1", "supporting F1", "joint F1"), scores)
     return "\n".join(lines) + "\n"
 
 
@@ -346,14 +343,13 @@ def read_recorded() -> dict[str, Table]:
 
 def main() -> int:
     """Compare, and write the report and the scripts' numbers; 1 where something differs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scripts", type=Path, required=True, metavar="FOLDER", help="the official scripts")
-    report, theirs = compare(find_scripts(parser.parse_args().scripts))
+    given = parser(__spec__.name, __doc__)
+    given.add_argument("--scripts", type=Path, required=True, metavar="FOLDER", help="the official scripts")
+    report, theirs = compare(find_scripts(given.parse_args().scripts))
     rows = report["scripts"].values()
     different = sum(row["differences"] + row["totals that differ"] for row in rows)
     print(f"{sum(row['numbers'] for row in rows):,} numbers of {COUNT:,} pairs, {different} differences")
-    OUT.write_text(json.dumps({"machine": machine(), **report}, indent=1) + "\n", encoding="utf-8")
-    OUT.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
+    publish(OUT, {"machine": machine(), **report}, markdown(report))
     with SCORES.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **theirs)
     return int(different > 0)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import platform
 import subprocess
 import sys
@@ -22,7 +21,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from agentgym.envs.sokoban.env import SokobanEnv
 from agentgym.envs.sokoban.level import Level
 from agentgym.envs.sokoban.solver import solve
 from agentgym.envs.sokoban.tiles import draw, grid
+from benchmarks.harness.report import parser, publish, table
 
 ROOMS = ((6, 6, 1), (6, 6, 2), (7, 7, 2), (7, 7, 3), (8, 10, 3))
 """Height, width and boxes of the rooms compared."""
@@ -219,27 +219,23 @@ def _markdown(report: Report, versions: str) -> str:
         f"`make parity`: {report.steps:,} steps in {report.episodes:,} episodes ({report.solved:,} solved, "
         f"{report.starts_on_target:,} begun with a box on a target). {versions}.",
         "",
-        "| compared at every step | mismatches |",
-        "|---|---|",
-        *(f"| {name} | {count} |" for name, count in report.mismatches.items()),
+        *table(("compared at every step", "mismatches"), report.mismatches.items()),
         "",
         "room: the whole board. flags: player moved, box moved, all boxes on targets. picture: the tiny",
         "picture. arrays: the array form against the single environment.",
         "",
-        "| room | steps |",
-        "|---|---|",
-        *(f"| {room} | {count:,} |" for room, count in report.steps_by_room.items()),
+        *table(("room", "steps"), ((room, f"{count:,}") for room, count in report.steps_by_room.items())),
     ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Compare, write the report beside this file, and exit 1 on any mismatch."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--peer", nargs=6, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, Path(__file__).with_suffix(".json"))
+    arguments.add_argument("--steps", type=int, default=100_000)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--peer", nargs=6, help=argparse.SUPPRESS)
+    options = arguments.parse_args()
     if options.peer:
         path, *numbers = options.peer
         _play_peer(path, *map(int, numbers))
@@ -248,20 +244,8 @@ def main() -> int:
     versions = (
         f"gym-sokoban {version('gym-sokoban')}, numpy {np.__version__}, Python {platform.python_version()}"
     )
-    record = {
-        "steps": report.steps,
-        "episodes": report.episodes,
-        "solved": report.solved,
-        "starts_on_target": report.starts_on_target,
-        "steps_by_room": report.steps_by_room,
-        "mismatches": report.mismatches,
-        "seed": options.seed,
-        "versions": versions,
-    }
-    here = Path(__file__)
-    here.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
-    here.with_suffix(".md").write_text(_markdown(report, versions))
-    print(_markdown(report, versions))
+    record = {**asdict(report), "seed": options.seed, "versions": versions}
+    publish(options.out, record, _markdown(report, versions))
     return int(any(report.mismatches.values()))
 
 

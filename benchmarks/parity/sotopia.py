@@ -18,7 +18,6 @@ ones with the original's outcomes (``sotopia_recorded.json.xz``), which CI compa
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import subprocess
@@ -37,8 +36,8 @@ from agentgym.envs.sotopia.ratings import Ratings
 from agentgym.envs.sotopia.scenarios import Character, Scenario, Side
 from agentgym.envs.sotopia.views import conversation, judge_view, turn_text, view
 from agentgym.errors import MissingDataError
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.parity.sotopia_episodes import Record, draw_episodes, episodes_of, write
-from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_suffix(".json")
 RECORDED = OUT.with_name("sotopia_recorded.json.xz")
@@ -306,8 +305,6 @@ sets: the original's come from a set, whose order is another in each process. Wh
 def report(parts: Mapping[str, Record], speed: Record, about: Mapping[str, str]) -> str:
     """Return the report in Markdown."""
     rows = [
-        ["differences in", *parts],
-        ["---"] * (len(parts) + 1),
         ["episodes", *(f"{part['episodes']:,}" for part in parts.values())],
         ["turns played", *(f"{part['turns']:,}" for part in parts.values())],
         *([what, *(str(part["differences"][what]) for part in parts.values())] for what in COMPARED),
@@ -317,8 +314,6 @@ def report(parts: Mapping[str, Record], speed: Record, about: Mapping[str, str])
         for each in ("relationships", "orders", "context", "actions tried", "ends")
     ]
     speeds = [
-        ["turns a second", "", "ratio"],
-        ["---"] * 3,
         *(
             [name, f"{each['ours']:,.0f}", f"{each['ratio']:,.0f}"]
             for name, each in speed.items()
@@ -331,7 +326,7 @@ def report(parts: Mapping[str, Record], speed: Record, about: Mapping[str, str])
         "",
         f"`make parity-sotopia` on {about['cpu']}; Python {about['python']}.",
         "",
-        *(f"| {' | '.join(row)} |" for row in rows),
+        *table(("differences in", *parts), rows),
         "",
         "The invented episodes:",
         "",
@@ -339,7 +334,7 @@ def report(parts: Mapping[str, Record], speed: Record, about: Mapping[str, str])
         "",
         NOTES,
         "",
-        *(f"| {' | '.join(row)} |" for row in speeds),
+        *table(("turns a second", "", "ratio"), speeds),
         "",
         f"Medians of {ROUNDS} rounds that alternate.",
         "",
@@ -349,12 +344,10 @@ def report(parts: Mapping[str, Record], speed: Record, about: Mapping[str, str])
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, and write the report; 1 where something differs that should not."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--python", required=True, metavar="PATH", help="the interpreter that has sotopia 0.1.4"
-    )
-    parser.add_argument("--record", action="store_true", help=f"write {RECORDED.name} anew, for CI")
-    chosen = parser.parse_args(arguments)
+    given = parser(__spec__.name, __doc__)
+    given.add_argument("--python", required=True, metavar="PATH", help="the interpreter with sotopia 0.1.4")
+    given.add_argument("--record", action="store_true", help=f"write {RECORDED.name} anew, for CI")
+    chosen = given.parse_args(arguments)
     episodes = {
         "invented": list(draw_episodes(SEED, COUNT)),
         "official": official(),
@@ -370,9 +363,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(name, *each, sep="\n  ")
     if chosen.record:
         record(episodes["invented"][:KEPT], outcomes["invented"][:KEPT])
-    OUT.write_text(json.dumps({"about": about, "parts": parts, "speed": speed}, indent=1) + "\n")
-    OUT.with_suffix(".md").write_text(report(parts, speed, about))
-    print(OUT.with_suffix(".md").read_text())
+    publish(OUT, {"about": about, "parts": parts, "speed": speed}, report(parts, speed, about))
     return int(any(sum(parts[name]["differences"].values()) for name in parts if name != "broken markup"))
 
 

@@ -8,7 +8,6 @@ with what the original's search had found, and everything it shows is compared a
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import platform
@@ -25,12 +24,13 @@ from agentgym.data.directory import data_directory, find
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import Catalogue, Product
 from agentgym.envs.webshop.engine.goals import Goal, Prices, make_goals
-from agentgym.envs.webshop.engine.session import parse
 from agentgym.envs.webshop.engine.text import Mode
+from agentgym.envs.webshop.engine.visit import parse
 from agentgym.envs.webshop.engine.world import FOUND, ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import UsageError
 from agentgym.retrieval.index import Hits
+from benchmarks.harness.report import parser, publish, table
 
 EPISODES = "webshop_reference.jsonl.gz"
 PRICES = "webshop_reference_prices.json"
@@ -198,6 +198,8 @@ def _weights(episodes: Sequence[Mapping[str, Any]], goals: Sequence[Goal]) -> It
 def markdown(report: Mapping[str, Any]) -> str:
     """Write the report for people."""
     versions = ", ".join(f"{name} {number}" for name, number in report["versions"].items())
+    goals = ("weight of the goal (once an episode)", report["weights that differ"])
+    counts = [*report["mismatches"].items(), goals]
     modes = ", ".join(f"{steps} in mode `{mode}`" for mode, steps in report["steps by mode"].items())
     return "\n".join(
         [
@@ -208,10 +210,7 @@ def markdown(report: Mapping[str, Any]) -> str:
             "else is computed. "
             f"Tagger: {report['tagger']}. {versions}.",
             "",
-            "| compared after every step | mismatches |",
-            "|---|---|",
-            *(f"| {name} | {count} |" for name, count in report["mismatches"].items()),
-            f"| weight of the goal (once an episode) | {report['weights that differ']} |",
+            *table(("compared after every step", "mismatches"), counts),
             "",
             f"The 1,000 products give {report['goals']:,} synthetic goals from "
             f"{report['products with goals']} products; {report['contents of goals']:,} of them differ in "
@@ -223,22 +222,16 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Compare, write the report, and exit 1 on any mismatch."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.parity.webshop", description=main.__doc__)
-    parser.add_argument(
-        "--recordings", type=Path, help="their folder; if not given and not there, none is read"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path(__file__).with_suffix(""), help="report without suffix"
-    )
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, Path(__file__).with_suffix(".json"))
+    about = "their folder; if not given and not there, none is read"
+    arguments.add_argument("--recordings", type=Path, help=about)
+    options = arguments.parse_args()
     folder = options.recordings or data_directory().parent / "golden"
     if options.recordings is None and not (folder / EPISODES).exists():
         print(f"left out: no recordings {folder / EPISODES}")
         return 0
     report = compare(folder)
-    options.out.with_suffix(".json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    options.out.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
-    print(markdown(report))
+    publish(options.out, report, markdown(report))
     return int(any(report["mismatches"].values()) or report["weights that differ"] > 0)
 
 

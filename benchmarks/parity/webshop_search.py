@@ -7,8 +7,6 @@ products). bm25s is given the same terms as the project's own index.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,13 +14,13 @@ import numpy as np
 
 from agentgym.envs.webshop.data.importer import open_catalogue
 from agentgym.envs.webshop.data.products import Catalogue
-from agentgym.envs.webshop.engine.search import documents, search_in_memory
-from agentgym.envs.webshop.engine.session import parse
+from agentgym.envs.webshop.engine.visit import parse
 from agentgym.envs.webshop.engine.world import FOUND
+from agentgym.envs.webshop.source import documents, search_in_memory
 from agentgym.retrieval.analysis import Analyser
 from agentgym.retrieval.index import Index
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.parity.webshop import read_episodes
-from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_suffix(".json")
 
@@ -118,26 +116,24 @@ def markdown(results: Mapping[str, Mapping[str, float]], queries: int, versions:
         "what both found; the share of queries that find the same list in the same order. `bm25` is the",
         "project's own index; `bm25s` has exact lengths and leaves ties to chance.",
         "",
-        "| engine | top 10 | top 50 | ranks (tau) | identical lists |",
-        "|---|---|---|---|---|",
     ]
-    for engine, row in results.items():
-        figures = " | ".join(f"{row[key]:.3f}" for key in ("top 10", "top 50", "tau", "identical"))
-        lines.append(f"| {engine} | {figures} |")
+    keys = ("top 10", "top 50", "tau", "identical")
+    rows = ((engine, *(f"{row[key]:.3f}" for key in keys)) for engine, row in results.items())
+    lines += table(("engine", "top 10", "top 50", "ranks (tau)", "identical lists"), rows)
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Compare and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--recordings", type=Path, required=True)
-    arguments = parser.parse_args()
+    given = parser(__spec__.name, __doc__)
+    given.add_argument("--recordings", type=Path, required=True)
+    arguments = given.parse_args()
     results = compare(arguments.recordings)
     about = machine("bm25s", "PyStemmer")
     versions = ", ".join(f"{name} {about[name]}" for name in ("numpy", "bm25s", "PyStemmer"))
     queries = len(recorded_searches(arguments.recordings))
-    OUT.write_text(json.dumps({"machine": about, "queries": queries, "engines": results}, indent=1) + "\n")
-    OUT.with_suffix(".md").write_text(markdown(results, queries, versions))
+    record = {"machine": about, "queries": queries, "engines": results}
+    publish(OUT, record, markdown(results, queries, versions))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.engines.java import java_class
+from agentgym.retrieval.engines.pyserini import java_class
 from agentgym.retrieval.words import CLASSES
 
 ROOT: Final = Path(__file__).parents[2]

@@ -15,11 +15,9 @@ from agentgym.envs.alfworld.builtin.catalogue import OPENABLE, ROOMS
 from agentgym.envs.alfworld.builtin.generator import DIFFICULTIES, FAMILIES, generate, settings
 from agentgym.envs.alfworld.builtin.layouts import HELD_OUT, KNOWN, SIZES, layouts
 from agentgym.envs.alfworld.builtin.names import ids, names
-from agentgym.envs.alfworld.builtin.script import language
-from agentgym.envs.alfworld.builtin.tasks import BuiltinGame, builtin_tasks
-from agentgym.envs.alfworld.engine.game import Game
+from agentgym.envs.alfworld.builtin.tasks import BuiltinGame, builtin_tasks, language
+from agentgym.envs.alfworld.engine.game import Game, display_names
 from agentgym.envs.alfworld.engine.grammar import parse_grammar
-from agentgym.envs.alfworld.engine.vocabulary import display_names
 from agentgym.envs.alfworld.planner.planner import Planner
 from agentgym.envs.alfworld.source import load_game
 from agentgym.errors import UsageError
@@ -117,15 +115,6 @@ def test_tasks_are_the_same_in_another_process():
 def test_tasks_never_change():
     first = {split: [task.id for task in builtin_tasks(split)[:100]] for split in SPLITS}
     assert sha256_json(first) == "107ed564259365fea12d806cf0d8d1998aca2fe890bd2661614ce818436f979f"
-
-
-def test_a_task_is_found_by_id_and_by_source_id():
-    tasks = builtin_tasks("valid_seen")
-    task = tasks[77]
-    assert tasks.find(task.id) == tasks.find(task.source_id) == task
-    assert task.id not in builtin_tasks("valid_unseen")
-    with pytest.raises(UsageError, match="no task"):
-        tasks.find("builtin/seen/1000.0")
 
 
 def test_listing_tasks_compiles_no_game(monkeypatch):

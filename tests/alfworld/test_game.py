@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentgym.envs.alfworld.engine.game import Game
-from agentgym.envs.alfworld.engine.vocabulary import display_names
+from agentgym.envs.alfworld.engine.game import Game, display_names
 from agentgym.errors import UsageError
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 

@@ -33,7 +33,7 @@ def quiet(done, total):
 def game(number=0, **changes):
     table = {
         "pddl_domain": "(define (domain one))",
-        "grammar": "grammar :: one;",
+        "grammar": 'action PutObject { template :: "put {o} in/on {r}"; }',
         "pddl_problem": f"(define (problem p{number}))",
         "solvable": True,
     }
@@ -298,8 +298,8 @@ def test_records_of_another_kind_are_no_store(home):
 
 def test_a_store_keeps_what_its_problems_come_to(home):
     text = builtin_tasks("train")[0].content.read()
-    import_data(data_source("alfworld"), folder(home / "copy", {TRAIN: text.to_json()}), progress=quiet)
-    read = open_games("official", "train").read(0)
+    import_data(data_source("alfworld-2.1.3"), folder(home / "copy", {TRAIN: text.to_json()}), progress=quiet)
+    read = open_games("alfworld-2.1.3/official", "train").read(0)
     assert read == text
     known = unpack(read.grounded[problem_digest(text.domain, text.problem)])
     found = ground_problem(parse_domain(text.domain), text.problem)

@@ -3,7 +3,6 @@ from contextlib import closing
 
 import pytest
 
-from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.alfworld.memory import RoomMemory, recall, recall_briefly
 from agentgym.envs.alfworld.rules import ExplorerPolicy
 from agentgym.envs.alfworld.task_memory import recall_for_task
@@ -13,6 +12,7 @@ from agentgym.prompts.rendering import render
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from tests.policy_requests import request, steps_of
 
 ROOM = ("go to drawer 1", "go to drawer 2", "go to fridge 1", "go to table 1", "look")
 AT_TABLE = ("examine table 1", "take egg 2 from table 1", "take mug 1 from table 1", *ROOM[:3])
@@ -20,15 +20,11 @@ HOLDING = ("examine egg 2", "examine table 1", "move egg 2 to table 1", *ROOM[:3
 AT_FRIDGE = ("cool egg 2 with fridge 1", "examine egg 2", "open fridge 1", *ROOM[:2], ROOM[3])
 
 
-def request(*turns, **changes):
+def asking(*turns, **changes):
     """Build a request from (observation, admissible actions, action, valid) of each turn, the last undone."""
-    steps = tuple(
-        Step(seen, "0", actions, Completion(action), 0.0, "0", valid, False, False)
-        for seen, actions, action, valid in turns[:-1]
-    )
-    seen, actions = turns[-1]
-    own = {"episode": 0, "task_id": "t", "task_type": "", "state_hash": "0", "seed": 7, "history": steps}
-    return Request(turn=len(steps), observation=seen, admissible_actions=actions, **own | changes)
+    *past, (seen, actions) = turns
+    own = {"turn": len(past), "history": steps_of(past)}
+    return request(observation=seen, admissible_actions=actions, **own | changes)
 
 
 PLAYED = (
@@ -42,14 +38,14 @@ PLAYED = (
 
 
 def test_what_is_remembered_is_told():
-    assert recall(request(*PLAYED)).splitlines() == [
+    assert recall(asking(*PLAYED)).splitlines() == [
         "in table 1: mug 1",
         "empty: none",
         "unknown: drawer 1 2 fridge 1",
         "held: egg 2 cool",
         "here: fridge 1 closed",
     ]
-    assert recall_briefly(request(*PLAYED), "put a cool egg in fridge.").splitlines() == [
+    assert recall_briefly(asking(*PLAYED), "put a cool egg in fridge.").splitlines() == [
         "seen: table 1 mug",
         "unknown: drawer 1 2 fridge 1",
         "held: egg 2 cool",
@@ -68,7 +64,7 @@ MOVED = (
 
 def test_things_that_were_moved_are_told_apart():
     def named(*turns):
-        return recall_briefly(request(*turns), "put egg and mug in fridge.").splitlines()[-1]
+        return recall_briefly(asking(*turns), "put egg and mug in fridge.").splitlines()[-1]
 
     assert named(MOVED[0], MOVED[1][:2]) == "named: egg seen here mug seen here fridge away"
     assert named(*MOVED) == "named: egg moved here mug held fridge away"
@@ -79,7 +75,7 @@ def test_things_that_were_moved_are_told_apart():
 
 
 def test_memory_for_a_task_tells_what_the_task_names_and_what_was_tried():
-    assert recall_for_task(request(*PLAYED), "put a cool egg in fridge.").splitlines() == [
+    assert recall_for_task(asking(*PLAYED), "put a cool egg in fridge.").splitlines() == [
         "unknown:drawer 1 2,fridge 1",
         "held: egg 2 cool",
         "here: fridge 1 closed",
@@ -88,7 +84,7 @@ def test_memory_for_a_task_tells_what_the_task_names_and_what_was_tried():
     ]
     closed = ("It is closed.", ("open fridge 1", *ROOM[:2], ROOM[3]))
     turns = (*MOVED[:-1], (*MOVED[-1], "go to fridge 1", True), closed)
-    assert recall_for_task(request(*turns), "put egg and mug in fridge.").splitlines()[-2:] == [
+    assert recall_for_task(asking(*turns), "put egg and mug in fridge.").splitlines()[-2:] == [
         "tried: fridge 1",
         "named: egg moved 2 table 1 mug held fridge here",
     ]
@@ -97,26 +93,26 @@ def test_memory_for_a_task_tells_what_the_task_names_and_what_was_tried():
 def test_what_was_tried_is_told_until_something_becomes_known():
     def tried(*commands):
         turns = [("You arrive. It is closed.", AT_FRIDGE, command, True) for command in commands]
-        return recall_for_task(request(*turns, ("You arrive.", AT_FRIDGE))).splitlines()[3]
+        return recall_for_task(asking(*turns, ("You arrive.", AT_FRIDGE))).splitlines()[3]
 
     assert tried("go to drawer 1") == "tried: drawer 1"
     assert tried("go to drawer 1", "go to table 1", "go to drawer 1") == "tried: drawer 1 table 1"
     assert tried("please go on", "open fridge 1") == "tried: open fridge 1"  # only commands are repeated
     seen = ("You open it. In it, you see a egg 2.", AT_FRIDGE)
-    opened = request(("It is closed.", AT_FRIDGE, "open fridge 1", True), seen)
+    opened = asking(("It is closed.", AT_FRIDGE, "open fridge 1", True), seen)
     assert recall_for_task(opened).splitlines()[3] == "tried: none"
 
 
 @pytest.mark.parametrize("tell", [recall, recall_briefly, recall_for_task])
 def test_memory_is_a_function_of_past_observations_and_actions_alone(tell):
-    told = tell(request(*PLAYED))
-    steps = request(*PLAYED).history
+    told = tell(asking(*PLAYED))
+    steps = asking(*PLAYED).history
     others = tuple(
         dataclasses.replace(step, state_hash="1", next_state_hash="2", reward=1.0, terminated=True)
         for step in steps
     )
     extra = {"goal": "put a mug in fridge.", "location": "drawer 1", "held": "mug 1", "moved": ("x",)}
-    changed = request(
+    changed = asking(
         *PLAYED,
         history=others,
         extra=extra,
@@ -129,7 +125,7 @@ def test_memory_is_a_function_of_past_observations_and_actions_alone(tell):
         snapshot=lambda: pytest.fail("memory looks at the game"),
     )
     assert tell(changed) == told
-    seen_less = request(("A kitchen.", ROOM))
+    seen_less = asking(("A kitchen.", ROOM))
     assert "mug" not in tell(seen_less)  # nor is anything known before it was seen
 
 

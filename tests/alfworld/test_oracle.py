@@ -5,29 +5,12 @@ from itertools import islice
 import pytest
 
 from agentgym.agents import make_agent
-from agentgym.core.types import Request
 from agentgym.envs.alfworld import oracle as module
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from agentgym.envs.alfworld.oracle import ALFWorldOracle
 from agentgym.envs.alfworld.planner.planner import Planner
-from agentgym.errors import UsageError
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
-
-
-def request(env, info, **changes):
-    fields = {
-        "episode": 0,
-        "task_id": info["task_id"],
-        "task_type": info["task_type"],
-        "turn": info["turn"],
-        "observation": "",
-        "admissible_actions": info["admissible_actions"],
-        "state_hash": info["state_hash"],
-        "seed": 0,
-        "snapshot": env.snapshot,
-    }
-    return Request(**{**fields, **changes})
+from tests.policy_requests import request_of
 
 
 @pytest.fixture
@@ -48,7 +31,7 @@ def planned(monkeypatch):
 def play(env, policy, info):
     """Let a policy finish an episode; return the last info."""
     while info["admissible_actions"]:
-        (completion,) = policy.act([request(env, info)])
+        (completion,) = policy.act([request_of(env, info)])
         *_, info = env.step(completion.action)
     return info
 
@@ -69,7 +52,7 @@ def test_it_goes_on_from_wherever_it_is(planned):
     oracle = env.oracle()
     _, info = env.reset(options={"task": env.tasks[0].id})
     for _ in range(3):
-        action = oracle.act([request(env, info)])[0].action
+        action = oracle.act([request_of(env, info)])[0].action
         *_, info = env.step(next(a for a in info["admissible_actions"] if a != action and "go to" in a))
     assert play(env, oracle, info)["won"]
     assert 2 <= len(planned) <= 4
@@ -87,7 +70,7 @@ def test_what_it_plays_does_not_depend_on_company():
 
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "REMEMBERED", 30)
-    monkeypatch.setattr(module, "PLANNERS_KEPT", 2)
+    monkeypatch.setattr(module, "MAX_CACHED_PLANNERS", 2)
     env = ALFWorldEnv()
     oracle = env.oracle()
     for task in islice(env.tasks, 20):
@@ -101,15 +84,8 @@ def test_a_hopeless_state_gets_an_admissible_command(monkeypatch):
     monkeypatch.setattr(Planner, "solve", lambda self, state, **options: None)
     env = ALFWorldEnv()
     _, info = env.reset(seed=0)
-    (completion,) = env.oracle().act([request(env, info)])
+    (completion,) = env.oracle().act([request_of(env, info)])
     assert completion.action in info["admissible_actions"]
-
-
-def test_it_needs_a_snapshot():
-    env = ALFWorldEnv()
-    _, info = env.reset(seed=0)
-    with pytest.raises(UsageError, match=r"the oracle reads Request\.snapshot"):
-        ALFWorldOracle().act([request(env, info, snapshot=None)])
 
 
 @pytest.mark.assets

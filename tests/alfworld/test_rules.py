@@ -3,7 +3,6 @@ import sys
 
 import pytest
 
-from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.alfworld.builtin.tasks import builtin_tasks
 from agentgym.envs.alfworld.memory import RoomMemory
 from agentgym.envs.alfworld.prior import GAMES, chance, count, load
@@ -11,6 +10,7 @@ from agentgym.envs.alfworld.rules import ExplorerPolicy, HouseholdGoal, parse_go
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from tests.policy_requests import request, steps_of
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,11 @@ def test_other_goals_are_refused(sentence):
         parse_goal(sentence)
 
 
-def request(*turns, goal="put a hot egg in garbagecan."):
+def asking(*turns, goal="put a hot egg in garbagecan."):
     """Build a request from (observation, admissible actions, action, valid) of each turn, the last undone."""
-    steps = tuple(
-        Step(seen, "0", actions, Completion(action), 0.0, "0", valid, False, False)
-        for seen, actions, action, valid in turns[:-1]
-    )
-    seen, actions = turns[-1]
-    return Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=len(steps),
-        observation=seen,
-        admissible_actions=actions,
-        state_hash="0",
-        seed=7,
-        history=steps,
-        extra={"goal": goal},
-    )
+    *past, (seen, actions) = turns
+    extra = {"goal": goal}
+    return request(observation=seen, admissible_actions=actions, history=steps_of(past), extra=extra)
 
 
 ROOM = ("go to fridge 1", "go to garbagecan 1", "go to microwave 1", "look")
@@ -92,7 +78,7 @@ def test_memory_is_what_has_been_seen():
         "take egg 1 from fridge 1",
         True,
     )
-    memory = RoomMemory.of(request(first, rejected, second, third, ("You take it.", LOADED)))
+    memory = RoomMemory.of(asking(first, rejected, second, third, ("You take it.", LOADED)))
     assert memory.held == "egg 1"
     assert memory.at == {"cup 2": "fridge 1"}
     assert memory.searched == {"fridge 1"}
@@ -101,13 +87,13 @@ def test_memory_is_what_has_been_seen():
 
 def test_a_closed_place_is_not_searched_and_an_open_one_beside_it_is():
     near = ("examine countertop 1", "examine drawer 1", "go to fridge 1", "open drawer 1")
-    memory = RoomMemory.of(request(("You see nothing.", near)))
+    memory = RoomMemory.of(asking(("You see nothing.", near)))
     assert memory.searched == {"countertop 1"}
 
 
 def test_what_is_carried_is_treated_and_then_delivered():
     def answer(*commands, history=()):
-        return ExplorerPolicy().act([request(*history, ("", commands))])[0].action
+        return ExplorerPolicy().act([asking(*history, ("", commands))])[0].action
 
     taken = [("", OPENED, "take egg 1 from fridge 1", True)]
     assert answer(*LOADED, history=taken) == "go to microwave 1"
@@ -124,12 +110,12 @@ def test_what_can_be_searched_at_hand_costs_less():
     """A drawer where one stands needs one command, another one two."""
     actions = ("examine drawer 2", "go to drawer 1", "open drawer 2")
     seen = [("", ("go to drawer 1", "go to drawer 2", "go to shelf 1"), "go to shelf 1", True)]
-    asked = request(*seen, ("You arrive. You see nothing.", actions), goal="put a pencil in desk.")
+    asked = asking(*seen, ("You arrive. You see nothing.", actions), goal="put a pencil in desk.")
     assert ExplorerPolicy().act([asked])[0].action == "open drawer 2"
 
 
 def test_a_room_that_has_been_searched_in_vain_is_looked_at():
-    asked = request(("", ("examine shelf 1", "inventory", "look")), goal="put a pen in desk.")
+    asked = asking(("", ("examine shelf 1", "inventory", "look")), goal="put a pen in desk.")
     assert ExplorerPolicy().act([asked])[0].action == "look"
 
 

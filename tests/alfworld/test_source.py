@@ -48,7 +48,7 @@ def test_a_game_is_compiled_once(text):
 def test_the_memory_of_games_is_bounded_but_what_is_played_is_shared(text, monkeypatch):
     monkeypatch.setattr(source, "_recent", type(source._recent)())
     played = load_scene(Given("0", text))
-    monkeypatch.setattr(source, "ATOMS_KEPT", 2 * played.game.planes.width + 1)
+    monkeypatch.setattr(source, "MAX_CACHED_ATOMS", 2 * played.game.planes.width + 1)
     others = [id(load_scene(Given(str(number), text))) for number in range(1, 5)]
     assert len(others) == 4
     gc.collect()

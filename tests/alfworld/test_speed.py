@@ -10,7 +10,9 @@ import pytest
 @pytest.mark.assets
 def test_the_speed_benchmark_writes_every_discipline(tmp_path):
     command = [sys.executable, "-m", "benchmarks.speed.alfworld", "--rounds", "1", "--seconds", "0.1"]
-    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "alfworld.json")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "alfworld.json").read_text())
     ratios = {(row["discipline"], row["contestant"]): row["ratio"] for row in record["rows"]}

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agentgym.envs.alfworld.engine import textworld
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.errors import UsageError
+from agentgym.io import optional
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 
 
@@ -71,7 +73,9 @@ def test_the_newest_pair_is_found():
     assert {"alfred.pddl", "alfred.twl2"} <= {path.name for path in folder.iterdir()}
 
 
-def test_a_missing_engine_says_how_to_get_it(monkeypatch):
+@pytest.mark.parametrize(("minor", "remedy"), [(12, "pip install 'alfworld=="), (13, "use an older Python")])
+def test_a_missing_engine_says_how_to_get_it(monkeypatch, minor, remedy):
     monkeypatch.setitem(sys.modules, "textworld", None)
-    with pytest.raises(UsageError, match="textworld is not installed: pip install"):
+    monkeypatch.setattr(optional, "sys", SimpleNamespace(version_info=(3, minor, 0)))
+    with pytest.raises(UsageError, match=f"textworld is not installed: {remedy}.*Python before 3.13"):
         textworld.TextWorldEngine()

@@ -51,10 +51,10 @@ def test_every_relation_is_told_by_its_sentence():
     world = builtin_world()
     for entity, article in zip(world.entities, builtin_articles(), strict=True):
         for relation, number in entity.links.items():
-            assert world.entities[number].name in article.sentences[article.told[relation]]
+            assert world.entities[number].name in article.sentences[article.sentence_of[relation]]
         for relation, value in entity.values.items():
-            if relation in article.told:
-                assert value in article.sentences[article.told[relation]]
+            if relation in article.sentence_of:
+                assert value in article.sentences[article.sentence_of[relation]]
         for alias in entity.aliases:
             assert alias in article.text
 

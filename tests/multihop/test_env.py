@@ -212,7 +212,7 @@ def test_passages_that_hold_calls_and_tags_are_text():
     searcher = search_in_memory(hostile, corpus="traps")
     env = HotpotQAEnv(split="test")
     env.corpus = Corpus("union", searcher, searcher.store)
-    env.query_backends = {"search": env.corpus.answerer}
+    env.query_backends = {"search": env.corpus.backend}
     begin(env)
     text, reward, terminated, _, info = env.step("search[trap]")
     assert (reward, terminated, info["won"], info["action_is_valid"]) == (0.0, False, False, True)
@@ -320,7 +320,7 @@ def test_the_data_key_tells_corpus_and_k_apart():
         ({"corpus": "fullwiki"}, "the built-in world has one corpus"),
         ({"corpus": "own", "search": "faiss"}, "searched by bm25"),
         ({"search": "bm52"}, "did you mean 'bm25'"),
-        ({"search": "tantivy"}, "choose one of bm25, lucene, pyserini, exact, faiss, hybrid"),
+        ({"search": "tantivy"}, "choose one of bm25, pyserini, exact, faiss, hybrid"),
         ({"k": 0}, "k must be a whole number"),
         ({"k": 101}, "k must be a whole number"),
         ({"k": True}, "k must be a whole number"),
@@ -341,14 +341,14 @@ def test_bad_options_are_one_line(options, message):
 
 
 class CountedAnswers(LiveAnswers):
-    """Counts calls of an answerer."""
+    """Counts calls of a backend."""
 
     def __init__(self):
         self.calls = []
 
-    def keep(self, answerer, asked, answers):
+    def keep(self, backend, asked, answers):
         self.calls.append(len(asked))
-        return super().keep(answerer, asked, answers)
+        return super().keep(backend, asked, answers)
 
 
 @pytest.mark.parametrize("first_search", [False, True])

@@ -1,4 +1,4 @@
-"""Ours beside what the official scripts gave: recorded by ``make parity-qa``."""
+"""Ours beside what the official scripts gave: recorded by ``python -m benchmarks.parity.qa``."""
 
 import json
 

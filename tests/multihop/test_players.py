@@ -2,14 +2,13 @@
 
 import pytest
 
-from agentgym import UsageError
 from agentgym.agents import make_agent
-from agentgym.core.types import Request
-from agentgym.envs.multihop.oracle import untold
+from agentgym.envs.multihop.oracle import oracle_texts
 from agentgym.envs.multihop.rules import LexicalPolicy, make_lexical
 from agentgym.errors import UnsupportedEnvError
 from agentgym.registration import make, make_vec
 from agentgym.rollout.worker import RolloutWorker
+from tests.policy_requests import request, request_of
 
 SUITES = ("HotpotQA", "TwoWiki", "MuSiQue", "SearchQA")
 TASKS = 60
@@ -46,40 +45,14 @@ def test_the_oracle_finds_the_supporting_passages_before_it_answers(suite):
     oracle = env.oracle()
     for task in env.tasks[:20]:
         observation, info = env.reset(options={"task": task.id})
-        texts = list(untold(env))
+        texts = list(oracle_texts(env))
         ended = False
         while not ended:
-            request = Request(
-                episode=0,
-                task_id=task.id,
-                task_type="",
-                turn=info["turn"],
-                observation=observation,
-                admissible_actions=info["admissible_actions"],
-                state_hash="",
-                seed=0,
-                snapshot=env.snapshot,
-            )
-            action = oracle.act([request])[0].action
+            action = oracle.act([request_of(env, info, observation=observation)])[0].action
             assert all(line.partition("[")[2][:-1] in texts for line in action.split("\n"))
             observation, _, terminated, truncated, info = env.step(action)
             ended = terminated or truncated
         assert env.measures()["support"] == 1.0
-
-
-def test_the_oracle_wants_a_snapshot():
-    request = Request(
-        episode=0,
-        task_id="",
-        task_type="",
-        turn=0,
-        observation="",
-        admissible_actions=(),
-        state_hash="",
-        seed=0,
-    )
-    with pytest.raises(UsageError, match="build requests with one"):
-        make("agentgym/HotpotQA-v0").oracle().act([request])
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -91,20 +64,17 @@ def test_rules_beat_chance(suite, options):
     assert chance < 0.2
 
 
+def rule(question, observation, turn):
+    """Return the rule's action."""
+    actions, extra = ("search[<query>]", "answer[<text>]"), {"question": question}
+    asked = request(turn=turn, observation=observation, admissible_actions=actions, extra=extra)
+    return LexicalPolicy(1, 5).act([asked])[0].action
+
+
 def test_the_rule_searches_the_question_then_what_the_best_passage_names():
     def act(observation, turn):
-        request = Request(
-            episode=0,
-            task_id="t",
-            task_type="",
-            turn=turn,
-            observation=observation,
-            admissible_actions=("search[<query>]", "answer[<text>]"),
-            state_hash="0",
-            seed=7,
-            extra={"question": "In which city was the director of the film The Old Mill born?"},
-        )
-        return LexicalPolicy(1, 5).act([request])[0].action
+        question = "In which city was the director of the film The Old Mill born?"
+        return rule(question, observation, turn)
 
     first = "Question: ...\n\nPassages found so far:\n(none)"
     assert act(first, 0) == "search[In which city was the director of the film The Old Mill born?]"
@@ -136,18 +106,8 @@ OLD, NEW, HALL = (
 )
 def test_the_rule_answers_from_the_passages_that_share_words_with_the_question(question, director, answer):
     passages = "\n".join(f"[{n}] {text}" for n, text in enumerate((HALL, OLD, NEW.format(director)), 1))
-    request = Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=4,
-        observation=f"Passages found so far:\n{passages}\n\nQueries so far:\n- {question}",
-        admissible_actions=("search[<query>]", "answer[<text>]"),
-        state_hash="0",
-        seed=7,
-        extra={"question": question},
-    )
-    assert LexicalPolicy(1, 5).act([request])[0].action == f"answer[{answer}]"
+    observation = f"Passages found so far:\n{passages}\n\nQueries so far:\n- {question}"
+    assert rule(question, observation, 4) == f"answer[{answer}]"
 
 
 def test_the_rule_plays_no_other_suite():

@@ -14,32 +14,9 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.verify.verification import verify_run
 from tests.endpoint.fake import URL, FakeEndpoint, completion
 from tests.sotopia import models
+from tests.suite_texts import RANDOM, env_table, suite_text, write_suite
 
 KEY = "sk-marker-0f-a-k3y"
-
-SUITE = """\
-name = "talking"
-version = "1"
-seed = 3
-attempts = 2
-floor = "random"
-oracle = "random"
-
-[[env]]
-id = "agentgym/Sotopia-v0"
-label = "Talk"
-split = "test"
-tasks = 4
-
-[env.kwargs]
-max_turns = 6
-partner = {{ endpoint = "{url}", model = "small", key_env = "SOTOPIA_TEST_KEY" }}
-judge = {{ endpoint = "{url}", model = "large", key_env = "SOTOPIA_TEST_KEY", prompt = "{prompt}" }}
-
-[[agent]]
-name = "random"
-kind = "random"
-"""
 
 
 def answering(body):
@@ -65,9 +42,13 @@ def prompt(tmp_path):
 def folder(tmp_path, monkeypatch, prompt):
     """A run of the suite, after which nobody is asked any more."""
     monkeypatch.setenv("SOTOPIA_TEST_KEY", KEY)
-    suite = tmp_path / "suites" / "talking.toml"
-    suite.parent.mkdir()
-    suite.write_text(SUITE.format(url=URL, prompt=prompt))
+    small, large = (
+        {"endpoint": URL, "model": name, "key_env": "SOTOPIA_TEST_KEY"} for name in ("small", "large")
+    )
+    kwargs = {"max_turns": 6, "partner": small, "judge": large | {"prompt": str(prompt)}}
+    talk = env_table("agentgym/Sotopia-v0", 4, label="Talk", kwargs=kwargs)
+    text = suite_text("talking", talk, agents=(RANDOM,), seed=3, attempts=2, oracle="random")
+    suite = write_suite(tmp_path, text)
     fake = FakeEndpoint(otherwise=answering)
     with without_network(fake.transport):
         (made,) = run_bench(suite, tmp_path / "results", agents=["random"], num_envs=8)

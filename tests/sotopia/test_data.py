@@ -1,8 +1,6 @@
 """Scenarios of others: readers, the importer, splits, and that nothing trained on is evaluated on."""
 
-import json
-from collections import Counter
-from importlib.resources import files
+import shutil
 
 import pytest
 from hypothesis import given
@@ -10,10 +8,8 @@ from hypothesis import strategies as st
 
 from agentgym import MissingDataError, UsageError
 from agentgym.data.importing import find_damage, import_data, is_present
-from agentgym.envs.sotopia.data import evaluation
-from agentgym.envs.sotopia.data.evaluation import digests
-from agentgym.envs.sotopia.data.folders import find_files, open_folder
-from agentgym.envs.sotopia.data.importer import open_profiles
+from agentgym.envs.sotopia.data import folders
+from agentgym.envs.sotopia.data.folders import digests, find_files, open_folder
 from agentgym.envs.sotopia.data.profiles import (
     parse_agent,
     parse_combination,
@@ -23,7 +19,6 @@ from agentgym.envs.sotopia.data.profiles import (
 from agentgym.envs.sotopia.scenarios import Character
 from agentgym.envs.sotopia.source import open_tasks
 from agentgym.envs.sotopia.sources import SOTOPIA, SOTOPIA_PI
-from agentgym.envs.sotopia.views import judge_view, view
 from tests.sotopia.files import (
     AGENTS,
     COMBINATIONS,
@@ -254,7 +249,7 @@ def test_without_combinations_pairs_play_what_suits_them(tmp_path):
             'both are called "Ilse Marsh"',
         ),
         ("agent_profiles.jsonl", [5], "expected a JSON object, got 5"),
-        ("environment_profiles.json", [environment(0)], "holds both environment_profiles.json and"),
+        ("environment_profiles.json", [environment(0)], "are one file twice: move one of them away"),
         ("ampo_sotopia_hard_indices.json", 4, "is none of 4 combinations"),
     ],
 )
@@ -303,7 +298,7 @@ def evaluated(monkeypatch):
     one = parse_environment(environment(1), "here")
     text, goals = digests(one)
     monkeypatch.setattr(
-        evaluation, "_evaluated", lambda: (frozenset([one.id]), frozenset([text]), frozenset([goals]))
+        folders, "_evaluated", lambda: (frozenset([one.id]), frozenset([text]), frozenset([goals]))
     )
 
 
@@ -422,6 +417,28 @@ def test_an_import_brings_all_files(upstream, data):
     assert [file.name for file in find_files(data / "sotopia")] == sorted(entries)
 
 
+def test_the_published_names_and_folders_hold_the_same(upstream, data, tmp_path):
+    """sotopia-space has four files in profiles/, and AMPO calls its two by shorter names."""
+    expected = import_data(SOTOPIA, upstream, progress=unwatched)
+    copy = tmp_path / "published"
+    (copy / "profiles").mkdir(parents=True)
+    published = {
+        "ampo_env_agent_combos.json": "env_agent_combos.json",
+        "ampo_sotopia_hard_indices.json": "sotopia_hard.json",
+    }
+    for file in upstream.iterdir():
+        shutil.copy(file, copy / published.get(file.name, f"profiles/{file.name}"))
+    assert names(open_folder(copy).scenarios("hard")) == names(open_folder(upstream).scenarios("hard"))
+    shutil.rmtree(data / "sotopia")
+    assert import_data(SOTOPIA, copy, progress=unwatched) == expected
+    assert names(open_folder(copy / "profiles").scenarios("all")) == ["C0", "C1", "C2", "C3"]
+    with pytest.raises(MissingDataError, match=r"no env_agent_combos\.json and sotopia_hard\.json in"):
+        open_folder(copy / "profiles").scenarios("hard")
+    shutil.copy(copy / "sotopia_hard.json", copy / "ampo_sotopia_hard_indices.json")
+    with pytest.raises(UsageError, match=r"sotopia_hard\.json are one file twice: move one of them away"):
+        import_data(SOTOPIA, copy, progress=unwatched)
+
+
 def test_an_import_is_whole_or_not_at_all(upstream, data):
     write_lines(upstream / "env_agent_combo_storages.jsonl", [combination(0, 7, 0, 1)])
     with pytest.raises(UsageError, match="is in no record of environment_profiles"):
@@ -441,59 +458,3 @@ def test_an_import_to_train_on_refuses_what_is_evaluated_on(upstream, data, eval
     (upstream / "ampo_env_agent_combos.json").unlink()
     import_data(SOTOPIA_PI, upstream, progress=unwatched)
     assert len(open_tasks("sotopia-pi/profiles", "train", "self-chat")) == 2
-
-
-# ---- the official files ----------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def official():
-    return open_profiles("sotopia/official")
-
-
-@pytest.mark.assets
-def test_the_official_sets_are_as_published(official):
-    assert (len(official.environments), len(official.characters)) == (90, 40)
-    everything, hard = official.scenarios("all"), official.scenarios("hard")
-    assert (len(everything), len(hard)) == (450, 70)
-    assert set(Counter(scenario.text for scenario in everything).values()) == {5}
-    assert sorted(Counter(scenario.text for scenario in hard).values()) == [5] * 14
-    assert set(hard) <= set(everything)
-    assert Counter(scenario.relationship for scenario in everything) == {0: 125, 1: 20, 2: 50, 3: 230, 4: 25}
-    with pytest.raises(UsageError, match="repeats a scenario that SOTOPIA evaluates on"):
-        official.scenarios("train")
-
-
-@pytest.mark.assets
-def test_the_digests_are_those_of_the_official_environments(official):
-    table = json.loads(files(evaluation.__package__).joinpath("evaluation.json").read_text())
-    assert table == [[one.id, *digests(one)] for one in official.environments.values()]
-
-
-@pytest.mark.assets
-def test_no_official_view_holds_what_the_other_side_keeps_to_itself(official):
-    for scenario in official.scenarios("all"):
-        told = judge_view(scenario)
-        for side, detail in ((0, "default"), (1, "default"), (0, "lite"), (1, "lite")):
-            shown = view(scenario, side, detail)
-            other = scenario.characters[1 - side]
-            assert f"{other.name}'s goal: Unknown" in shown
-            assert f"{scenario.characters[side].name}'s goal: Unknown" not in shown
-            if other.secret:
-                assert other.secret not in shown
-            assert f"{other.first_name}'s secrets" not in shown
-            assert "<" not in shown
-            assert f"{other.first_name}'s secrets: {other.secret}" in told
-
-
-@pytest.mark.assets
-def test_official_tasks_are_found_by_their_combination():
-    for split, count in (("all", 900), ("hard", 140)):
-        tasks = open_tasks("sotopia/official", split, "partner")
-        assert len(tasks) == len(set(tasks.ids)) == count
-        assert tasks.find(tasks[7].source_id).id == tasks[7].id
-        tasks.verify()
-    hard, everything = (
-        set(open_tasks("sotopia/official", split, "partner").ids) for split in ("hard", "all")
-    )
-    assert hard < everything

@@ -7,7 +7,7 @@ from agentgym import UsageError
 from agentgym.agents import make_agent
 from agentgym.checking import check_agent_env, check_agent_vector_env, interface, states, steps
 from agentgym.checking.evidence import factory, run
-from agentgym.core.types import Completion, Request
+from agentgym.core.types import Completion
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
 from agentgym.envs.sotopia.env import SotopiaEnv, SotopiaVectorEnv
@@ -17,6 +17,7 @@ from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.sides import SidesPolicy
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from tests.policy_requests import request
 from tests.sotopia import models
 from tests.sotopia.episodes import played, started
 
@@ -165,29 +166,19 @@ def test_a_rejected_last_action_keeps_the_score():
     assert again.restore(env.snapshot())[1] == info
 
 
+def asking(env):
+    actions, state = env.admissible_actions(), env.state_hash()
+    return request(task_id=env.task.id, admissible_actions=actions, state_hash=state, snapshot=env.snapshot)
+
+
 def best_offer(env):
     """Return the offer that the partner of a generous temperament accepts at once, the best of them."""
     side = env.task.content.side
     moves = env.oracle()
-    request = _request(env)
-    action = moves.act([request])[0].action
+    action = moves.act([asking(env)])[0].action
     assert action.startswith("action[offer")
     assert side == 0
     return action
-
-
-def _request(env):
-    return Request(
-        episode=0,
-        task_id=env.task.id,
-        task_type=env.task.type,
-        turn=0,
-        observation="",
-        admissible_actions=env.admissible_actions(),
-        state_hash=env.state_hash(),
-        seed=0,
-        snapshot=env.snapshot,
-    )
 
 
 def test_candidates_are_the_only_actions():
@@ -206,7 +197,7 @@ def test_rewards_of_utterances_add_up_to_the_goal():
         oracle, total, over = env.oracle(), 0.0, False
         paid = []
         while not over:
-            _, got, terminated, truncated, info = env.step(oracle.act([_request(env)])[0].action)
+            _, got, terminated, truncated, info = env.step(oracle.act([asking(env)])[0].action)
             over, total = terminated or truncated, total + got
             paid.append(got)
         assert total == pytest.approx(info["score"] / 10) == pytest.approx(info["progress"])
@@ -272,22 +263,22 @@ def test_rejected_actions_are_not_rated_anew():
 
 
 class Counted:
-    """An answerer, and how many questions each call of it had."""
+    """A backend, and how many questions each call of it had."""
 
-    def __init__(self, answerer):
-        self._answerer = answerer
-        self.kind = answerer.kind
+    def __init__(self, backend):
+        self._backend = backend
+        self.kind = backend.kind
         self.calls = []
 
     def __getattr__(self, name):
-        return getattr(self._answerer, name)
+        return getattr(self._backend, name)
 
     def question(self, *arguments):
-        return self._answerer.question(*arguments)
+        return self._backend.question(*arguments)
 
     def answer(self, questions):
         self.calls.append(len(questions))
-        return self._answerer.answer(questions)
+        return self._backend.answer(questions)
 
     def agrees(self, said, computed):
         return said == computed

@@ -3,10 +3,10 @@
 import pytest
 
 from agentgym.core.rng import TurnRng
-from agentgym.core.types import Request
 from agentgym.envs.sotopia.env import SotopiaEnv
 from agentgym.envs.sotopia.rules import BargainerPolicy
 from tests.golden import Golden, play, summary
+from tests.policy_requests import request_of
 
 CASES = [
     {"options": {}, "seed": 0},
@@ -37,25 +37,16 @@ def record(case):
             return f"speak[{WORDS[draws.below(len(WORDS))]}]" if what == 1 else "none"
         if env.options.view == "omniscient":
             return f"non-verbal[waves {draws.below(3)} times]"
-        return BargainerPolicy().act([_request(env, info)])[0].action
+        return (
+            BargainerPolicy()
+            .act([request_of(env, info, observation=env._observe(), snapshot=None)])[0]
+            .action
+        )
 
     episode = play(
         env, case["seed"], choose, show=lambda text, _, after: [text, list(after["admissible_actions"])]
     )
     return summary(case, env, episode, score=episode.info["score"], measures=env.measures())
-
-
-def _request(env, info):
-    return Request(
-        episode=0,
-        task_id=info["task_id"],
-        task_type=info["task_type"],
-        turn=info["turn"],
-        observation=env._observe(),
-        admissible_actions=info["admissible_actions"],
-        state_hash=info["state_hash"],
-        seed=0,
-    )
 
 
 GOLDEN = Golden.beside(__file__, CASES, record)

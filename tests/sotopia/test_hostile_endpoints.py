@@ -23,42 +23,31 @@ from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.verification import verify_run
 from tests.endpoint.fake import URL, FakeEndpoint, Said, completion, refusal
 from tests.sotopia import models
+from tests.suite_texts import env_table, suite_text, write_suite
 
 KEY = "sk-marker-0f-an0ther-k3y"
 VARIABLE = "HOSTILE_TEST_KEY"
 HTML = ((b"content-type", b"text/html"),)
 
-SUITE = f"""\
-name = "hostile"
-version = "1"
-seed = 3
-floor = ""
-oracle = ""
-
-[[env]]
-id = "agentgym/Sotopia-v0"
-label = "Talk"
-split = "test"
-tasks = 4
-metric = "score"
-bounds = [0.0, 10.0]
-
-[env.kwargs]
-max_turns = 6
-partner = {{ endpoint = "{URL}", model = "partner", key_env = "{VARIABLE}", first_pause = 0.001 }}
-judge = {{ endpoint = "{URL}", model = "judge", key_env = "{VARIABLE}", first_pause = 0.001 }}
-
-[[agent]]
-name = "asker"
-kind = "react"
-
-[agent.options]
-endpoint = "{URL}"
-model = "agent"
-key_env = "{VARIABLE}"
-temperature = 0.7
-request = {{ first_pause = 0.001 }}
-"""
+SOURCE = {"endpoint": URL, "key_env": VARIABLE}
+QUICK = {"first_pause": 0.001}
+TALK = env_table(
+    "agentgym/Sotopia-v0",
+    4,
+    label="Talk",
+    metric="score",
+    bounds=[0.0, 10.0],
+    kwargs={"max_turns": 6} | {name: {**SOURCE, "model": name, **QUICK} for name in ("partner", "judge")},
+)
+ASKER = SOURCE | {"model": "agent", "temperature": 0.7, "request": QUICK}
+SUITE = suite_text(
+    "hostile",
+    TALK,
+    agents=({"name": "asker", "kind": "react", "options": ASKER},),
+    seed=3,
+    floor="",
+    oracle="",
+)
 
 SEED, RANGE = "a refused parameter", "a rating out of range"
 FAULTS = {
@@ -113,10 +102,7 @@ class Faulty:
 def suite(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, KEY)
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "verdicts"))
-    path = tmp_path / "suites" / "hostile.toml"
-    path.parent.mkdir()
-    path.write_text(SUITE)
-    return path
+    return write_suite(tmp_path, SUITE)
 
 
 def play(suite, out, answering, **settings):

@@ -10,9 +10,8 @@ from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.builtin.scenarios import scenarios
 from agentgym.envs.sotopia.game import SocialGame
-from agentgym.envs.sotopia.judgeprompt import judge_prompt
+from agentgym.envs.sotopia.judgeprompt import json_line, judge_prompt, marker
 from agentgym.envs.sotopia.pages import page
-from agentgym.envs.sotopia.quoting import json_line, marker
 from agentgym.envs.sotopia.views import conversation, judge_view
 from agentgym.prompts.defusing import BREAK, defused
 from tests.sotopia import models

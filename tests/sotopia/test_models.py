@@ -104,7 +104,7 @@ def test_attempts_are_samples_and_openings_are_not():
     envs.step(["speak[Hello.]"] * 3)
     said = [envs.snapshot(i).state.talk.turns[2].actions[0].argument for i in range(3)]
     assert said == [f"Sample {i} at 0.7." for i in range(3)]
-    kinds = {name: answerer.kind for name, answerer in envs.prototype.query_backends.items()}
+    kinds = {name: backend.kind for name, backend in envs.prototype.query_backends.items()}
     assert (kinds["opening"].sampled, kinds["partner"].sampled) == (False, True)
 
 
@@ -336,7 +336,7 @@ def test_another_utterance_has_no_recorded_answer(tmp_path):
 def test_scripts_and_rules_are_never_recorded():
     env = started()
     assert answer_pins(env.query_backends) == ()
-    assert not any(isinstance(answerer, AsyncQueryBackend) for answerer in env.query_backends.values())
+    assert not any(isinstance(backend, AsyncQueryBackend) for backend in env.query_backends.values())
     assert isinstance(models.partner(None), AsyncQueryBackend)
 
 

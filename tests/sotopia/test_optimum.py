@@ -9,18 +9,18 @@ import pytest
 
 from agentgym import UsageError
 from agentgym.core.rng import KeyRng
-from agentgym.core.types import Request
 from agentgym.envs.sotopia.builtin.candidates import SIZE, candidates
+from agentgym.envs.sotopia.builtin.deal_table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.builtin.optimum import DealPlan, best, oracle_action
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.scenarios import KINDS
-from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import NAMES
 from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.rules import BargainerPolicy, OwnTerms, choose, make_bargainer, read_page, sides
 from agentgym.envs.sotopia.views import conversation, judge_view, view
 from agentgym.errors import UnsupportedEnvError
+from tests.policy_requests import request
 from tests.sotopia.bargaining import GAME, REQUEST, SALE, act, play, scenario_of, some, talk, without_other
 
 SPLITS = ("train", "hard")
@@ -222,12 +222,9 @@ def page(scenario, side, state):
     return f"{view(scenario, side)}\n\nConversation so far:\n{told}"
 
 
-def request(observation, *listed):
+def asking(observation, *listed):
     listed = listed or ("none", "speak[<words>]", "action[<deed>]", "leave")
-    return Request(
-        episode=0, task_id="t", task_type="", turn=0, seed=7, state_hash="0",
-        observation=observation, admissible_actions=listed,
-    )  # fmt: skip
+    return request(observation=observation, admissible_actions=listed)
 
 
 def test_the_rules_read_the_page_and_nothing_else():
@@ -241,20 +238,18 @@ def test_the_rules_read_the_page_and_nothing_else():
                 assert (mine, theirs) == sides(past, side)
                 if GAME.to_act(past) == (side,):
                     shown = page(without_other(scenario, side), side, past)
-                    action = BargainerPolicy().act([request(shown)])[0].action
+                    action = BargainerPolicy().act([asking(shown)])[0].action
                     assert action == state.turns[length].actions[side].written
 
 
 def test_the_rules_choose_among_what_is_listed():
     shown = page(some("train")[0], 0, talk())
     asked = "speak[What matters most to you in this?]"
-    assert BargainerPolicy().act(
-        [request(shown), request(shown, asked), request(shown, "leave", "none")]
-    ) == [
-        *BargainerPolicy().act([request(shown, asked)] * 2),
-        *BargainerPolicy().act([request(shown, "none")]),
+    assert BargainerPolicy().act([asking(shown), asking(shown, asked), asking(shown, "leave", "none")]) == [
+        *BargainerPolicy().act([asking(shown, asked)] * 2),
+        *BargainerPolicy().act([asking(shown, "none")]),
     ]
-    assert BargainerPolicy().act([request(shown, "none")])[0].action == "none"
+    assert BargainerPolicy().act([asking(shown, "none")])[0].action == "none"
 
 
 def test_the_rules_are_told_their_side_where_all_goals_are_shown():

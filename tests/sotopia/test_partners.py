@@ -8,11 +8,11 @@ from agentgym import UsageError
 from agentgym.core.rng import KeyRng
 from agentgym.envs.sotopia.actions import SocialAction
 from agentgym.envs.sotopia.builtin.candidates import candidates
+from agentgym.envs.sotopia.builtin.deal_table import DealTable
 from agentgym.envs.sotopia.builtin.judge import rate
 from agentgym.envs.sotopia.builtin.moves import read_move
 from agentgym.envs.sotopia.builtin.partners import ScriptedPartner
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES
-from agentgym.envs.sotopia.builtin.table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Bargaining
 from agentgym.envs.sotopia.game import GameState, SocialGame
 from agentgym.envs.sotopia.partners import TemperamentPartner

@@ -71,7 +71,7 @@ def test_a_policy_is_given_the_steps_of_the_side_to_act(order):
     shared = 0
     for request in policy.requests:
         side = request.extra["side"]
-        assert len(request.history) == request.told == request.turn - request.others
+        assert len(request.history) == request.own_steps == request.turn - request.others
         assert {step.side for step in request.history} <= {side}
         shared += request.others
         scenario = scenarios[request.task_id]

@@ -16,7 +16,7 @@ from agentgym.checking.evidence import begin, first_difference, generator, rando
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.engine.noise import OFFERS, Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
-from agentgym.envs.webshop.engine.session import Visit
+from agentgym.envs.webshop.engine.visit import Visit
 from agentgym.envs.webshop.env import WebShopEnv, WebShopState
 from agentgym.errors import UsageError
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
@@ -275,7 +275,7 @@ def test_missing_data_is_one_line():
         ({"dataset": "builtin:1000001"}, "the built-in shop has at most 1000000 products, got 1000001"),
         ({"tagger": ["words"]}, r"tagger must be a string, got \['words'\]"),
         ({"search": ["bm25"]}, r"unknown search \['bm25'\]"),
-        ({"special_queries": "no"}, "special_queries must be true or false, got 'no'"),
+        ({"special_queries": True}, "unknown option 'special_queries'"),
         ({"hide_score": "no"}, "hide_score must be true or false or None, got 'no'"),
         ({"show_attributes": "no"}, "show_attributes must be true or false, got 'no'"),
         ({"noise": "0.5"}, "noise must be a number, got '0.5'"),

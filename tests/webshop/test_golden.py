@@ -3,9 +3,9 @@
 import pytest
 
 from agentgym.core.rng import TurnRng
-from agentgym.core.types import Request
 from agentgym.envs.webshop.env import WebShopEnv
 from tests.golden import Golden, play, summary
+from tests.policy_requests import request_of
 
 CASES = [
     {"options": {"split": "test"}, "seed": 0, "oracle": True},
@@ -34,28 +34,15 @@ def record(case):
     oracle = env.oracle()
 
     def choose(info):
-        return expert(oracle, env, info) if case["oracle"] else stumble(info, case["seed"])
+        if case["oracle"]:
+            return oracle.act([request_of(env, info)])[0].action
+        return stumble(info, case["seed"])
 
     def show(text, before, after):
         return [text, list(after["admissible_actions"])]
 
     episode = play(env, case["seed"], choose, show=show)
     return summary(case, env, episode, score=episode.info["score"])
-
-
-def expert(oracle, env, info):
-    request = Request(
-        episode=0,
-        task_id=info["task_id"],
-        task_type=info["task_type"],
-        turn=info["turn"],
-        observation="",
-        admissible_actions=info["admissible_actions"],
-        state_hash=info["state_hash"],
-        seed=0,
-        snapshot=env.snapshot,
-    )
-    return oracle.act([request])[0].action
 
 
 def stumble(info, seed):

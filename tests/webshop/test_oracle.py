@@ -8,43 +8,27 @@ from pathlib import Path
 import pytest
 
 from agentgym.agents import make_agent
-from agentgym.core.types import Request
 from agentgym.envs.webshop.builtin.tasks import SIZES
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import ListCatalogue, Product
 from agentgym.envs.webshop.engine import purchases as module
 from agentgym.envs.webshop.engine.goals import Goal, Prices, make_goals
 from agentgym.envs.webshop.engine.purchases import best_choice, purchases
-from agentgym.envs.webshop.engine.session import Visit
+from agentgym.envs.webshop.engine.visit import Visit
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.oracle import WebShopOracle
-from agentgym.errors import UsageError
 from agentgym.retrieval.engines.bm25 import build_bm25
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
-
-
-def request(env, info, **changes):
-    fields = {
-        "episode": 0,
-        "task_id": info["task_id"],
-        "task_type": info["task_type"],
-        "turn": info["turn"],
-        "observation": "",
-        "admissible_actions": info["admissible_actions"],
-        "state_hash": info["state_hash"],
-        "seed": 0,
-        "snapshot": env.snapshot,
-    }
-    return Request(**{**fields, **changes})
+from tests.policy_requests import request_of
 
 
 def play(env, oracle, info):
     """Let the oracle finish an episode; return its actions and the last info."""
     actions = []
     while info["admissible_actions"]:
-        (completion,) = oracle.act([request(env, info)])
+        (completion,) = oracle.act([request_of(env, info)])
         *_, info = env.step(completion.action)
         assert info["action_is_valid"], completion.action
         actions.append(completion.action)
@@ -128,13 +112,6 @@ def test_it_plays_many_episodes_at_once():
     worker = RolloutWorker(envs, agent, env_id="agentgym/WebShop-v0")
     groups = worker.collect(tasks, group_size=2, seed=0)
     assert [one.score for group in groups for one in group.trajectories] == [1.0] * 24
-
-
-def test_it_needs_a_snapshot():
-    env = WebShopEnv()
-    _, info = env.reset(seed=0)
-    with pytest.raises(UsageError, match=r"Request\.snapshot"):
-        env.oracle().act([request(env, info, snapshot=None)])
 
 
 # ---- where the product wished for is not the best -------------------------------------------------

@@ -8,9 +8,8 @@ import pytest
 
 from agentgym.envs.webshop.data.importer import open_catalogue
 from agentgym.envs.webshop.data.products import ListCatalogue, Product
-from agentgym.envs.webshop.engine.search import open_search, search_in_memory
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.envs.webshop.source import load_world
+from agentgym.envs.webshop.source import load_world, open_search, search_in_memory
 from agentgym.errors import UsageError
 from benchmarks.parity import webshop_search
 from benchmarks.parity.webshop_search import agreement, asked, recorded_searches
@@ -37,7 +36,7 @@ def test_titles_descriptions_first_points_and_options_are_found():
     "engine",
     [
         "bm25",
-        pytest.param("lucene", marks=pytest.mark.java),
+        pytest.param("pyserini", marks=pytest.mark.java),
     ],
 )
 def test_an_index_is_built_once(copy, tmp_path, engine):
@@ -71,7 +70,7 @@ def test_episodes_share_the_world_and_its_searches(copy):
 
 @pytest.mark.java
 def test_the_engine_is_part_of_what_an_episode_depends_on(copy):
-    worlds = [load_world(str(copy), tagger="words", search=search) for search in ("bm25", "lucene")]
+    worlds = [load_world(str(copy), tagger="words", search=search) for search in ("bm25", "pyserini")]
     assert worlds[0].manifest["search"] == "bm25/1"
     assert worlds[0].key != worlds[1].key
 
@@ -79,10 +78,10 @@ def test_the_engine_is_part_of_what_an_episode_depends_on(copy):
 def test_unknown_engines(copy):
     with pytest.raises(UsageError, match="unknown search 'bm26'"):
         WebShopEnv(dataset=str(copy), search="bm26")
-    with pytest.raises(UsageError, match="unknown search 'exact'; choose one of bm25, lucene"):
+    with pytest.raises(UsageError, match="unknown search 'exact'; choose one of bm25, pyserini"):
         WebShopEnv(search="exact")
     with pytest.raises(UsageError, match="the built-in data set is searched by bm25"):
-        WebShopEnv(search="lucene")
+        WebShopEnv(search="pyserini")
 
 
 def recordings():

@@ -10,7 +10,7 @@ import pytest
 @pytest.mark.slow
 def test_the_speed_benchmark_compares_everything(tmp_path):
     command = [sys.executable, "-m", "benchmarks.speed.webshop", "--rounds", "2", "--seconds", "0.05"]
-    command += ["--products", "500", "--out", str(tmp_path)]
+    command += ["--products", "500", "--out", str(tmp_path / "webshop.json")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "webshop.json").read_text())

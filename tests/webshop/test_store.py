@@ -17,10 +17,10 @@ from agentgym.envs.webshop.data.importer import check_file, open_catalogue, sets
 from agentgym.envs.webshop.data.productfiles import read_catalogue
 from agentgym.envs.webshop.data.products import Instruction, Product
 from agentgym.envs.webshop.data.productstore import ProductStoreWriter, StoredCatalogue, open_store
-from agentgym.envs.webshop.engine.search import documents
-from agentgym.envs.webshop.engine.session import RESULTS, Visit
 from agentgym.envs.webshop.engine.view import ShopView
+from agentgym.envs.webshop.engine.visit import RESULTS, Visit
 from agentgym.envs.webshop.engine.world import ShopWorld
+from agentgym.envs.webshop.source import documents
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.registration import data_source
 from agentgym.retrieval.engines.bm25 import build_bm25
@@ -184,7 +184,8 @@ def test_files_that_were_not_imported_are_read_through_the_cache(data, tmp_path,
 
 def test_missing_data_say_what_to_run(data, copy):
     with pytest.raises(
-        MissingDataError, match=r"no data 'webshop/small' .*: run `agentgym data import webshop"
+        MissingDataError,
+        match=r"no data 'webshop/small' .*: run `agentgym data download webshop-small`, or run",
     ):
         open_catalogue("webshop/small")
     import_data(data_source("webshop"), copy, progress=quiet)

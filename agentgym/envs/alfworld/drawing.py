@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
-from agentgym.core.elements import Child, Element, element
+from agentgym.core.markup import Child, Element, element
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.envs.alfworld.engine.pddl import Fact
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 class _Room:
-    """The facts of a state by the names that sentences use, and what a player knows of them."""
+    """The facts of a state by the names that sentences use, and a player's knowledge of them."""
 
     def __init__(self, env: ALFWorldEnv, steps: Sequence[Step]):
         state: ALFWorldState = env.snapshot().state
@@ -51,7 +51,7 @@ class _Room:
 
 
 _SEEN: WeakKeyDictionary[ALFWorldEnv, tuple[tuple[Step, ...], RoomMemory]] = WeakKeyDictionary()
-"""What the player of each environment knew when it was drawn last, and the steps that had led there."""
+"""Knowledge of each environment's player at the last drawing, and the steps that had led there."""
 
 
 def _known(env: ALFWorldEnv, steps: Sequence[Step], answer: str) -> RoomMemory:
@@ -59,8 +59,8 @@ def _known(env: ALFWorldEnv, steps: Sequence[Step], answer: str) -> RoomMemory:
     if not before or len(steps) < len(before) or steps[len(before) - 1] is not before[-1]:
         before, memory = (), RoomMemory()
     answers = (*(step.observation for step in steps[len(before) + 1 :]), answer)
-    for step, told in zip(steps[len(before) :], answers, strict=False):
-        memory.take(step, told)
+    for step, reply in zip(steps[len(before) :], answers, strict=False):
+        memory.take(step, reply)
     _SEEN[env] = tuple(steps), memory
     return memory.look(env.admissible_actions())
 
@@ -70,7 +70,7 @@ def draw_room(env: ALFWorldEnv, steps: Sequence[Step]) -> Element:
     room = _Room(env, steps)
     held: list[Child] = []
     for name in room.held:
-        text, style = _told(room, name, seen=True)
+        text, style = _label(room, name, seen=True)
         held.append(element("span", text, class_=style))
     return element(
         "div",
@@ -87,7 +87,7 @@ def _receptacle(room: _Room, name: str) -> Element:
     door = ""
     if name in room.openable:
         door = "open" if name in room.open else "closed"
-    things = tuple([_told(room, thing, seen=thing in room.known.at) for thing in room.contents[name]])
+    things = tuple([_label(room, thing, seen=thing in room.known.at) for thing in room.contents[name]])
     wanted, looked = kind_of(name) in room.wanted, name in room.known.searched
     return _card(name, door, things, wanted=wanted, looked=looked, here=name == room.place)
 
@@ -109,7 +109,7 @@ def _card(
     )
 
 
-def _told(room: _Room, name: str, *, seen: bool) -> tuple[str, str]:
+def _label(room: _Room, name: str, *, seen: bool) -> tuple[str, str]:
     """Return a thing's name with what was done to it, and its classes."""
     words = room.treated.get(name)
     wanted = ["accent"] if kind_of(name) in room.wanted else []
@@ -123,11 +123,11 @@ def _in_order(name: str) -> tuple[str, int]:
     return (kind, int(number)) if number.isdecimal() else (name, 0)
 
 
-def told_beside(env: ALFWorldEnv) -> tuple[str, ...]:
+def side_texts(env: ALFWorldEnv) -> tuple[str, ...]:
     """Return what observations tell of the past: where the player has been, what it put down."""
     state: ALFWorldState = env.snapshot().state
     moved = f"Moved items: {', '.join(state.moved)}."
     return (REJECTED, f"Location: {state.place}.", *([moved] if state.moved else []))
 
 
-DRAWING = SuiteDrawing(draw_room, told_beside)
+DRAWING = SuiteDrawing(draw_room, side_texts)

@@ -27,7 +27,7 @@ GameEngine: TypeAlias = Literal["native", "textworld"]
 ObservationMode: TypeAlias = Literal["plain", "augmented"]
 
 REJECTED = "Nothing happens."
-"""What the real engine answers to a command it does not know."""
+"""Answer of the real engine to a command that it does not know."""
 
 HELP = "help"
 
@@ -36,13 +36,13 @@ class ALFWorldState(NamedTuple):
     """Snapshot state of a game."""
 
     bits: int
-    """As `agentgym.envs.alfworld.engine.game.Game` reads them."""
+    """Bits of the state, as `agentgym.envs.alfworld.engine.game.Game` reads them."""
     text: str
     """The answer to the last command that was accepted."""
     place: str
     """The receptacle gone to last."""
     moved: tuple[str, ...]
-    """What has been put down, its status, and where; oldest first."""
+    """Objects that were put down, with status and place; oldest first."""
     commands: tuple[str, ...] = ()
     """Accepted commands, for an engine that knows no other way back to a state."""
 
@@ -71,7 +71,8 @@ class ALFWorldEnv(AgentEnv[str]):
 
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
-    state_schema: ClassVar[int] = 1
+    state_schema = 2
+    past_schemas: ClassVar[tuple[int, ...]] = (1,)
     splits: ClassVar[tuple[str, ...]] = ("train", "valid_seen", "valid_unseen")
     split_sizes: ClassVar[Mapping[str, int]] = dict(zip(splits, (10_000, 1_000, 1_000), strict=True))
     state_type: ClassVar[Any] = ALFWorldState
@@ -98,8 +99,8 @@ class ALFWorldEnv(AgentEnv[str]):
 
         Args:
             split: train, valid_seen or valid_unseen; also valid_train of the published data.
-            dataset: ``"builtin"``; ``"official"``, the published games in the data directory; or the path
-                of a folder or archive of games.
+            dataset: ``"builtin"``; ``"official"`` or ``"alfworld-2.1.3/official"``, published games in the
+                data directory; or the path of a folder or archive of games.
             engine: ``"native"``; ``"textworld"`` for the real one (extra ``alfworld``), thousands of times
                 slower, whose states are hashed and restored by playing alongside.
             observation: ``"plain"``, or ``"augmented"``: a line with the location, what is held and what
@@ -108,10 +109,10 @@ class ALFWorldEnv(AgentEnv[str]):
                 published ones.
             show_help: whether the command ``help`` is accepted where a game has it.
             task_types: families played: pick, look, clean, heat, cool, pick2; None for all.
-            difficulty: of built-in games: easy, medium or hard; None for all.
+            difficulty: difficulty of built-in games: easy, medium or hard; None for all.
             reward: ``"native"``, ``"sparse10"`` or ``"score+success"``, as above.
             max_steps: step limit; None for 50.
-            on_error: what becomes of games that cannot be read or compiled: ``"raise"``, or ``"skip"``
+            on_error: treatment of games that cannot be read or compiled: ``"raise"``, or ``"skip"``
                 to play the others; ``env.tasks.failures`` then names them, as does a warning.
             render_mode: ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
 
@@ -150,7 +151,7 @@ class ALFWorldEnv(AgentEnv[str]):
         self._commands: tuple[str, ...] = ()
         if self.engine == "textworld":
             text = read_game(task.content, self.dialect)
-            real = TextWorldEngine()  # a new one: where the game is no good, the last one plays on
+            real = TextWorldEngine()  # a new one: a bad game must leave the last engine playing
             self._text = real.start(text.domain, text.grammar, text.problem)
             self._real = real
 
@@ -160,7 +161,7 @@ class ALFWorldEnv(AgentEnv[str]):
 
     def _roll_back(self, undo: Undo) -> None:
         super()._roll_back(undo)
-        self._real = undo.more  # which stands where it stood, while one made anew is at the start
+        self._real = undo.more  # the former engine is still at its state
 
     def _stand(self, bits: int) -> None:
         self._bits = bits
@@ -187,17 +188,16 @@ class ALFWorldEnv(AgentEnv[str]):
 
     def _observe(self) -> str:
         text = self._text if self._valid else REJECTED
-        return f"{text}\n{self._account()}" if self.augmented else text
+        if not self.augmented:
+            return text
+        held = self._scene.hands(self._bits)
+        text = f"{text}\nLocation: {self._place}. Items in hand (status): {held}."
+        return f"{text} Moved items: {', '.join(self._moved)}." if self._moved else text
 
     def shown_text(self) -> str:
         """Return the observation, below the goal where it lacks that."""
         text, goal = super().shown_text(), f"Your task is to: {self._scene.goal}"
         return text if self._scene.goal in text else f"{goal}\n\n{text}"
-
-    def _account(self) -> str:
-        """Return the line that the augmented observation adds."""
-        line = f"Location: {self._place}. Items in hand (status): {self._scene.hands(self._bits)}."
-        return f"{line} Moved items: {', '.join(self._moved)}." if self._moved else line
 
     def _admissible(self) -> tuple[str, ...]:
         commands = self._choices.commands if self._real is None else self._real.commands
@@ -261,8 +261,9 @@ class ALFWorldEnv(AgentEnv[str]):
         return text.walkthrough if self.dialect == "game" else None
 
     def _identity(self) -> Any:
-        physical = self._game.physical(self._bits)
-        return physical if self.dialect == "game" else (self.dialect, physical)
+        of = self._game.physical if self.state_schema == 1 else self._scene.identity
+        covered = of(self._bits)
+        return covered if self.dialect == "game" else (self.dialect, covered)
 
     def _extra_info(self) -> dict[str, Any]:
         return {

@@ -21,7 +21,7 @@ APPLIANCES = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
 """Receptacles that a thing is cleaned, heated or cooled with."""
 
 NONE = "none"
-"""Stands where there is nothing to tell."""
+"""Word for an empty field."""
 
 _COMMAND = re.compile(
     r"(?P<verb>go to|examine|open|take|put|move|clean|heat|cool|use) (?P<thing>[a-z]+ \d+)"
@@ -111,12 +111,12 @@ class RoomMemory:
         """Return the things seen that are of a kind."""
         return [thing for thing in self.at if kind_of(thing) == kind]
 
-    def told_held(self) -> list[str]:
+    def held_words(self) -> list[str]:
         """Return the held object and its changes, as words."""
         done = [verb for verb, thing in sorted(self.treated) if thing == self.held]
         return [self.held, *done] if self.held else []
 
-    def told_here(self) -> list[str]:
+    def place_words(self) -> list[str]:
         """Return the place gone to last, and whether it is closed, as words."""
         closed = ["closed"] if self.place in self.closed else []
         return [self.place, *closed] if self.place else []
@@ -136,7 +136,7 @@ class RoomMemory:
             elif command.verb == "use":
                 self.at[command.thing] = self.place
         self.receptacles |= near
-        if not self.held:  # else nothing can be taken, whatever there is
+        if not self.held:  # a full hand can take nothing
             self.searched |= near - self.closed
 
     def _follow(self, action: str, answer: str) -> None:
@@ -188,8 +188,8 @@ def recall(request: Request) -> str:
             *(f"in {place}: {_listed(contents[place])}" for place in sorted(contents)),
             f"empty: {_listed(memory.searched - contents.keys()) or NONE}",
             f"unknown: {_listed(memory.receptacles - memory.searched) or NONE}",
-            f"held: {' '.join(memory.told_held()) or NONE}",
-            f"here: {' '.join(memory.told_here()) or NONE}",
+            f"held: {' '.join(memory.held_words()) or NONE}",
+            f"here: {' '.join(memory.place_words()) or NONE}",
         )
     )
 
@@ -220,14 +220,14 @@ def recall_briefly(request: Request, task: str = "") -> str:
     for thing, place in memory.at.items():
         kinds.setdefault(place, set()).add(kind_of(thing))
     here = sorted(kinds.pop(memory.place, ()))
-    told = {
+    facts = {
         "seen": " ".join(f"{place} {' '.join(sorted(kinds[place]))}" for place in sorted(kinds)),
         "unknown": _listed(memory.receptacles - memory.searched),
-        "held": " ".join(memory.told_held()),
-        "here": " ".join([*memory.told_here(), *here]),
+        "held": " ".join(memory.held_words()),
+        "here": " ".join([*memory.place_words(), *here]),
         "named": " ".join(named(memory, task, _places)),
     }
-    return "\n".join(f"{label}: {words or NONE}" for label, words in told.items())
+    return "\n".join(f"{label}: {words or NONE}" for label, words in facts.items())
 
 
 def named(memory: RoomMemory, task: str, places_of: PlacesOf) -> list[str]:
@@ -263,8 +263,8 @@ def brief_memory_fields(request: Request, *, history: int) -> PromptFields:
 
     The task is told after it, for what a small model reads last it finds most easily.
     """
-    told = PromptFields.of(request, history=0)
-    return replace(told, task="", observation=f"{recall_briefly(request, told.task)}\ntask: {told.task}")
+    given = PromptFields.of(request, history=0)
+    return replace(given, task="", observation=f"{recall_briefly(request, given.task)}\ntask: {given.task}")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -15,15 +15,15 @@ from agentgym.envs.alfworld.source import GameSource, load_game
 REMEMBERED = 200_000
 """States whose next command is kept."""
 
-PLANNERS_KEPT = 16
+MAX_CACHED_PLANNERS = 16
 """Games whose planner is kept; a game that is never left by its plan needs its planner once."""
 
 
-PLANS_KEPT = 16_384
+MAX_CACHED_PLANS = 16_384
 """Games whose plan from the start is kept."""
 
 
-@lru_cache(maxsize=PLANS_KEPT)
+@lru_cache(maxsize=MAX_CACHED_PLANS)
 def first_plan(source: GameSource, dialect: Dialect) -> tuple[Operation, ...] | None:
     """Return the planner's plan from a game's start, as `Planner.plan`; None where it finds none."""
     game = load_game(source, dialect)
@@ -71,6 +71,6 @@ class ALFWorldOracle(SnapshotPolicy):
         if planner is None:
             planner = self._planners[source] = Planner(load_game(source, self._dialect))
         self._planners.move_to_end(source)
-        if len(self._planners) > PLANNERS_KEPT:
+        if len(self._planners) > MAX_CACHED_PLANNERS:
             self._planners.popitem(last=False)
         return planner

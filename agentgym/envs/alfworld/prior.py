@@ -32,13 +32,13 @@ FLOOR = 0.001
 """Chance of what has never been seen."""
 
 PriorCounts: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
-"""By thing and receptacle: receptacles that hold such a thing at first, and receptacles of the games that
-have one anywhere."""
+"""Counts by thing and receptacle: receptacles that hold such a thing at first, and receptacles of the games
+that have one anywhere."""
 
 _HEADER = """\
 # Where things are at first in train games: thing = {{ receptacle = [holding one, of all] }}, over the
 # receptacles of the games that have such a thing. Kinds that never hold one are left out.
-# Made by `make prior` from {games} games of each source.
+# Made by `python -m agentgym.envs.alfworld.prior` from {games} games of each source.
 """
 
 _INSIDE = re.compile(r"\(inreceptacle (\S+) (\S+)\)")

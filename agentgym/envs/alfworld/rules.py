@@ -35,7 +35,7 @@ HAVE_DOORS = frozenset({"cabinet", "drawer", "fridge", "microwave", "safe"})
 """Kinds of receptacles that take a command more to look into."""
 
 LAMP = "lamp"
-"""What the names of lamps end in."""
+"""Ending of the names of lamps."""
 
 _FUNCTION_WORDS = frozenset(
     re.findall(
@@ -63,11 +63,6 @@ class HouseholdGoal:
     treatment: str
     """``clean``, ``heat``, ``cool`` or nothing."""
     count: int
-
-    @property
-    def under_lamp(self) -> bool:
-        """Whether the thing is to be looked at under a lamp."""
-        return self.target.endswith(LAMP)
 
 
 @lru_cache(maxsize=4096)
@@ -139,7 +134,7 @@ class _Turn:
         if goal.treatment and (goal.treatment, held) not in known.treated:
             appliances = self._of_kind(APPLIANCES[goal.treatment])
             return self._can(goal.treatment, held) or self._reach(*appliances)
-        if goal.under_lamp:
+        if goal.target.endswith(LAMP):
             lamps = known.of_kind(goal.target)
             if not lamps:
                 return self._search(goal.target)

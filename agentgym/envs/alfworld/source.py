@@ -15,9 +15,9 @@ from agentgym.errors import UsageError
 
 __all__ = ["GameSource", "GameText", "load_game", "load_scene", "read_game"]
 
-ATOMS_KEPT = 150_000
-"""How many atoms the compiled games may have that are kept though no episode plays them: about 2.5 KB of
-memory each, once a game has been played for a while. Games that are being played are always shared."""
+MAX_CACHED_ATOMS = 150_000
+"""Largest number of atoms in compiled games that are cached though no episode plays them: about 2.5 KB of
+memory each, once a game has been played for a while. Games in play are always shared."""
 
 
 class GameSource(Protocol):
@@ -75,7 +75,7 @@ def _keep(key: tuple[GameSource, str], scene: Scene) -> None:
         _recent.move_to_end(key)
         return
     _recent[key] = scene
-    room = ATOMS_KEPT - sum([kept.game.planes.width for kept in _recent.values()])
+    room = MAX_CACHED_ATOMS - sum([stored.game.planes.width for stored in _recent.values()])
     while room < 0 and len(_recent) > 1:
         _, dropped = _recent.popitem(last=False)
         room += dropped.game.planes.width

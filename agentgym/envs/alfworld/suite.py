@@ -6,15 +6,31 @@ from agentgym.core.path_measures import path_measures
 from agentgym.core.suite_spec import DataSource, PromptDefaults, ScreenHints, SuiteSpec
 from agentgym.core.tools import Tool, ToolParameter
 
+_SPLITS = ("train", "valid_seen", "valid_unseen", "valid_train")
+_RELEASES = "https://github.com/alfworld/alfworld/releases/download"
+
 ALFWORLD = DataSource(
     name="alfworld",
     folder="alfworld",
-    about="household tasks in text: the games of ALFWorld (json_2.1.1)",
-    upstream="https://github.com/alfworld/alfworld (alfworld-download)",
+    about="household tasks in text: the games of ALFWorld, which say `put X in/on Y` (json_2.1.1)",
+    upstream=f"{_RELEASES}/0.2.2/json_2.1.1_tw-pddl.zip",
     licence="MIT",
-    sets={"official": ("train", "valid_seen", "valid_unseen", "valid_train")},
+    sets={"official": _SPLITS},
     expected="train/, valid_seen/ or other folders of games, nor archives of them",
     importer="agentgym.envs.alfworld.data.importer:IMPORTER",
+    generation="json_2.1.1",
+)
+
+ALFWORLD_MOVE = DataSource(
+    name="alfworld-2.1.3",
+    folder="alfworld-2.1.3",
+    about="the same tasks in the words of ALFWorld since 0.4, `move X to Y` (json_2.1.2 and json_2.1.3)",
+    upstream=f"{_RELEASES}/0.4.2/json_2.1.3_tw-pddl.zip, which alfworld-download brings",
+    licence="MIT",
+    sets={"official": _SPLITS},
+    expected=ALFWORLD.expected,
+    importer="agentgym.envs.alfworld.data.importer:MOVE_IMPORTER",
+    generation="json_2.1.2 or json_2.1.3",
 )
 
 
@@ -46,7 +62,7 @@ SUITE = SuiteSpec(
     prompt=PromptDefaults("alfworld", tiny_history=2),
     tiny={"env_options.max_steps": 30, "evaluation.split": "valid_seen"},
     measures=path_measures("the shortest plan known or the planner's"),
-    sources=(ALFWORLD,),
+    sources=(ALFWORLD, ALFWORLD_MOVE),
     screen=ScreenHints(keeps="Your task is to:"),
     rules="agentgym.envs.alfworld.rules:make_explorer",
     drawing="agentgym.envs.alfworld.drawing:DRAWING",

@@ -49,13 +49,13 @@ def recall_for_task(request: Request, task: str = "") -> str:
         if turn:
             tried = [*tried, request.history[turn - 1].action] if known == before else []
     unknown = _by_kind(memory.receptacles - memory.searched)
-    told = {
-        "held": " ".join(memory.told_held()),
-        "here": " ".join(memory.told_here()),
+    facts = {
+        "held": " ".join(memory.held_words()),
+        "here": " ".join(memory.place_words()),
         "tried": " ".join(_shortened(reversed(tried))),
         "named": " ".join(named(memory, task, _placed)),
     }
-    lines = [f"{label}: {words or NONE}" for label, words in told.items()]
+    lines = [f"{label}: {words or NONE}" for label, words in facts.items()]
     return "\n".join((f"unknown:{unknown}" if unknown else f"unknown: {NONE}", *lines))
 
 
@@ -64,8 +64,8 @@ def task_memory_fields(request: Request, *, history: int) -> PromptFields:
 
     The task is told after it, for what a small model reads last it finds most easily.
     """
-    told = PromptFields.of(request, history=0)
-    return replace(told, task="", observation=f"{recall_for_task(request, told.task)}\ntask: {told.task}")
+    given = PromptFields.of(request, history=0)
+    return replace(given, task="", observation=f"{recall_for_task(request, given.task)}\ntask: {given.task}")
 
 
 def _knowledge(memory: RoomMemory) -> Hashable:

@@ -12,7 +12,7 @@ from agentgym.core.options import check_choice
 from agentgym.core.tasks import ListTaskSet, Task, check_split
 from agentgym.data.progress import progress_bar
 from agentgym.envs.alfworld.data.gamestore import GameStore, game_id, open_store
-from agentgym.envs.alfworld.data.importer import OFFICIAL, official_or_path, open_games
+from agentgym.envs.alfworld.data.importer import SOURCES, official_or_path, open_games
 from agentgym.envs.alfworld.data.trials import GAME, SPLITS, TYPES, Failure
 from agentgym.envs.alfworld.engine.dialects import Dialect
 from agentgym.envs.alfworld.engine.gametext import GameText
@@ -37,7 +37,7 @@ class StoredGame:
     store: str
     """Path of the store's file."""
     number: int
-    """Of the store's entry."""
+    """Number of the store's entry."""
     name: str
 
     def read(self) -> GameText:
@@ -82,7 +82,7 @@ def stored_tasks(
     ``"skip"`` leaves it out with a warning, as those that do not compile in the dialect.
     """
     dataset = official_or_path(dataset)
-    if dataset == OFFICIAL:
+    if dataset in SOURCES:
         check_split(split, SPLITS)
     store = open_games(dataset, split)
     failures = list(store.failures)
@@ -98,7 +98,7 @@ def stored_tasks(
         tasks = [task for task in tasks if task.content.name not in bad]
         if failures:
             _warn(dataset, failures)
-    label = dataset if dataset == OFFICIAL else Path(dataset).name
+    label = dataset if dataset in SOURCES else Path(dataset).name
     return GameTaskSet(split, tasks, dataset=label, store=store, failures=failures)
 
 

@@ -24,7 +24,7 @@ from agentgym.core.tasks import ListTaskSet, Task, check_split, split_of
 from agentgym.errors import UsageError
 
 TARGET = 12
-"""What the formula must come to."""
+"""Value that the formula must have."""
 
 SUITS = ("clubs", "diamonds", "hearts", "spades")
 RANKS = range(2, 14)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym.core.elements import Element, element, picture
+from agentgym.core.markup import Element, element, picture
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.envs.ezpoints.cards import Deal
@@ -21,8 +21,8 @@ def draw_table(env: EZPointsEnv, steps: Sequence[Step]) -> Element:
     tokens: Tokens = env.snapshot().state
     left, right = (np.array([card_index(card)]) for card in deal)
     frame = paint(left, right, np.array([tiles(tokens)]))[0]
-    said = " ".join(tokens) or "nothing yet"
-    return element("figure", picture(frame, alt=f"Cards {deal[0]} and {deal[1]}; formula: {said}"))
+    formula = " ".join(tokens) or "nothing yet"
+    return element("figure", picture(frame, alt=f"Cards {deal[0]} and {deal[1]}; formula: {formula}"))
 
 
 def notices(env: EZPointsEnv) -> tuple[str, ...]:

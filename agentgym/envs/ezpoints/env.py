@@ -30,7 +30,7 @@ class Rewards(NamedTuple):
 
     won: float
     lost: float
-    """For ``=`` after anything but a formula of both cards that comes to 12."""
+    """Reward of ``=`` after anything but a formula of both cards whose value is 12."""
     rejected: float
 
 
@@ -38,10 +38,10 @@ REWARDS: Mapping[RewardTable, Rewards] = {
     "verl-agent": Rewards(won=10.0, lost=0.0, rejected=0.0),
     "gym-cards": Rewards(won=10.0, lost=-1.0, rejected=-1.0),
 }
-"""By name: as verl-agent ships the game, on which its 100.0 is published; as Gym Cards first had it."""
+"""Rewards by name: verl-agent's, on which its 100.0 is published, and those of Gym Cards."""
 
 NOT_ACCEPTED = "The last action was not accepted."
-"""Follows the formula after an action that was rejected."""
+"""Line below the formula after an action that was rejected."""
 
 
 class EZPointsEnv(AgentEnv[Observation]):
@@ -62,7 +62,7 @@ class EZPointsEnv(AgentEnv[Observation]):
 
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
-    state_schema: ClassVar[int] = 1
+    state_schema = 1
     splits: ClassVar[tuple[str, ...]] = SPLITS
     split_sizes: ClassVar[Mapping[str, int]] = dict(zip(SPLITS, (193, 30, 17, 64), strict=True))
     load_may_fail = False

@@ -35,7 +35,7 @@ Tokens: TypeAlias = tuple[str, ...]
 Pair: TypeAlias = tuple[int, int]
 """The values of the two cards, lower first."""
 
-# Some 6,000 positions are all there are, so what is computed about them is kept.
+# There are only some 6,000 positions, so results about them are cached.
 
 # a formula of both cards, written n: plus signs, n, an operator, plus signs, n
 _FORMULA = re.compile(r"\+*n([+*])\+*n")

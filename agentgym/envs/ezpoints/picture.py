@@ -22,7 +22,7 @@ Colors: TypeAlias = npt.NDArray[np.float64]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 HEIGHT, WIDTH = 196, 224
-"""Of a frame, in pixels: 7 x 8 patches of 28, which vision encoders cut without rescaling."""
+"""Size of a frame in pixels: 7 x 8 patches of 28, which vision encoders cut without rescaling."""
 
 CARD_HEIGHT, CARD_WIDTH = 126, 90
 CARD_TOP, CARD_LEFTS = 12, (16, 118)

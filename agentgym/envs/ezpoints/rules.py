@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from agentgym.core.episodes import observed_text
 from agentgym.core.policies import RequestPolicy
 from agentgym.core.types import Policy, Request
 from agentgym.envs.ezpoints.cards import TARGET
@@ -36,8 +37,7 @@ class CalculatorPolicy(RequestPolicy):
 
     def _action(self, request: Request) -> str:
         """Return the next token of a formula that begins as the one played; ``=`` where there is none."""
-        seen = request.observation
-        text = seen if isinstance(seen, str) else seen["text"]
+        text = observed_text(request.observation)
         cards, formula = _CARDS.search(text), _FORMULA.search(text)
         if cards is None or formula is None:
             return END

@@ -28,7 +28,7 @@ def arc(center: Point, radii: Point, start: float, end: float) -> list[Point]:
     return [(center[0] + radii[0] * math.cos(t), center[1] + radii[1] * math.sin(t)) for t in angles]
 
 
-# In a box 0.6 wide and 1 high, y downwards; a stroke is a list of points joined by lines.
+# A box is 0.6 wide and 1 high, y downwards; a stroke is a list of points joined by lines.
 CHARACTERS: dict[str, tuple[list[Point], ...]] = {
     "0": (arc((0.3, 0.5), (0.28, 0.5), 0, 360),),
     "1": ([(0.08, 0.22), (0.34, 0.0), (0.34, 1.0)],),

@@ -10,7 +10,7 @@ from agentgym.core.calls import Call, write_calls
 from agentgym.core.types import Passage
 from agentgym.envs.multihop.forms import ANSWER, SEARCH, normal_query
 
-_TEXTS_KEPT = 1 << 14
+_MAX_CACHED_TEXTS = 1 << 14
 
 _WORD = re.compile(r"[^\W\d_]\.(?=\s)|[^\W_]+(?:[-'\u2019&][^\W_]+)*|\S")
 """An initial with its point; a word; any other sign."""
@@ -82,9 +82,10 @@ _NO_NAMES = FUNCTION_WORDS | frozenset(
 """Words that are no name by themselves, nor begin or end one."""
 
 _KIND = re.compile(r" \([^()]*\)$")
-"""What tells titles of one name apart."""
+"""Ending that tells titles of one name apart."""
 
 
+@lru_cache(maxsize=_MAX_CACHED_TEXTS)
 def names_in(text: str) -> tuple[str, ...]:
     """Return the names and years in a text, each once, in order.
 
@@ -92,7 +93,7 @@ def names_in(text: str) -> tuple[str, ...]:
         >>> names_in("The Quiet Otters formed in Lorhaven in 1962, says Ada K. Moore, University of Esk.")
         ('Quiet Otters', 'Lorhaven', '1962', 'Ada K. Moore', 'University of Esk')
     """
-    return _names_in(text)
+    return tuple(_distinct(_runs(_WORD.findall(text))))
 
 
 def base_title(title: str) -> str:
@@ -105,10 +106,10 @@ def base_title(title: str) -> str:
     return _KIND.sub("", title)
 
 
-def candidate_actions(question: str, passages: Iterable[Passage], asked: frozenset[str]) -> tuple[str, ...]:
+def candidate_actions(question: str, passages: Iterable[Passage], made: frozenset[str]) -> tuple[str, ...]:
     """Return the searches and answers to choose from.
 
-    ``passages``: those found, in an order that depends on their set alone; ``asked``: the queries so far, as
+    ``passages``: those found, in an order that depends on their set alone; ``made``: the queries so far, as
     `normal_query` writes them.
     """
     found = list(passages)
@@ -116,17 +117,12 @@ def candidate_actions(question: str, passages: Iterable[Passage], asked: frozens
     names = _distinct(
         [*names_in(question), *titles, *(n for passage in found for n in names_in(passage.text))]
     )
-    known = asked | {normal_query(title) for title in (*titles, *(passage.title for passage in found))}
+    known = made | {normal_query(title) for title in (*titles, *(passage.title for passage in found))}
     queries = (query for query in (question, *names) if normal_query(query) not in known)
     return (
         *(write_calls([Call(SEARCH, query)]) for query in queries),
         *(write_calls([Call(ANSWER, name)]) for name in _distinct(["yes", "no", *names])),
     )
-
-
-@lru_cache(maxsize=_TEXTS_KEPT)
-def _names_in(text: str) -> tuple[str, ...]:
-    return tuple(_distinct(_runs(_WORD.findall(text))))
 
 
 def _runs(words: Iterable[str]) -> Iterator[str]:

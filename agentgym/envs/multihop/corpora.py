@@ -4,33 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
+from agentgym.core.options import check_choice
 from agentgym.core.queries import AnswerKind, QueryBackend
 from agentgym.core.types import Passage
-from agentgym.data.directory import data_directory
+from agentgym.data.directory import cache_directory, data_directory
 from agentgym.data.recordfile import open_unchanged
+from agentgym.data.sources import corpus_download
 from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion, plain_title
-from agentgym.envs.multihop.search import check_search, open_search_index
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageStore, documents
 from agentgym.retrieval.encoders import check_device
 from agentgym.retrieval.engines.bm25 import build_bm25
-from agentgym.retrieval.searcher import SearchAnswerer, Searcher, write_hits
+from agentgym.retrieval.index import Index
+from agentgym.retrieval.opening import ENCODING, SearchEngine, open_or_build
+from agentgym.retrieval.searcher import Searcher, SearcherBackend, write_hits
 
 CorpusName: TypeAlias = Literal["union", "own", "fullwiki"]
 
 BUILTIN: Final = "builtin"
 """Name of the data set that comes with the package."""
 
-_INDEXES_KEPT = 2_048
+_MAX_CACHED_INDEXES = 2_048
 """Questions whose own passages stay indexed."""
 
 
 class Corpus:
-    """Passages and what ranks them: shared by all episodes, and changed by none."""
+    """Passages and their ranking engine: shared by all episodes, and changed by none."""
 
     def __init__(self, name: CorpusName, searcher: Searcher | None, store: PassageStore):
         """Join a store and its searcher; None where each question has its own passages."""
@@ -38,7 +41,7 @@ class Corpus:
         self.store = store
         self.passage = lru_cache(1 << 14)(store.__getitem__)
         own = searcher is None
-        self.answerer: QueryBackend = OwnSearch(store) if searcher is None else SearchAnswerer(searcher)
+        self.backend: QueryBackend = OwnSearch(store) if searcher is None else SearcherBackend(searcher)
         self._manifest = {
             "corpus": name,
             "corpus_sha256": store.sha256,
@@ -51,7 +54,7 @@ class Corpus:
         return self._manifest
 
     def ask(self, query: str, k: int, question: StoredQuestion) -> tuple[Any, ...]:
-        """Return the query to `answerer` for a search."""
+        """Return the query to `backend` for a search."""
         return (query, k, question.passages) if self.name == "own" else (query, k)
 
     def holds(self, number: int, question: StoredQuestion) -> bool:
@@ -88,15 +91,15 @@ class OwnSearch:
         """Search among passages of a store."""
         self.kind = AnswerKind(name=f"search {self.fingerprint}")
         self._store = store
-        self._index = lru_cache(_INDEXES_KEPT)(self._build)
+        self._index = lru_cache(_MAX_CACHED_INDEXES)(self._build)
 
     def answer(self, questions: Sequence[Any]) -> list[Any]:
         """Return the hits of each question."""
         return [self._hits(query, k, tuple(numbers)) for query, k, numbers in questions]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether two answers are equal."""
-        return repr(said) == repr(computed)
+        return repr(recorded) == repr(computed)
 
     def _hits(self, query: str, k: int, numbers: tuple[int, ...]) -> list[list[float]]:
         if not numbers:
@@ -133,7 +136,7 @@ def _over(
         return Corpus(corpus, None, store)
     if dataset == BUILTIN and search == "bm25":
         return Corpus(corpus, Searcher(build_bm25(documents(store), corpus="multihop builtin"), store), store)
-    index = open_search_index(search, encoder, device, store, f"multihop {store.sha256}")
+    index = open_search_index(search, encoder, device, store, corpus)
     return Corpus(corpus, Searcher(index, store), store)
 
 
@@ -151,5 +154,54 @@ def _store(dataset: str, family: str) -> PassageStore:
         raise UsageError("the built-in world has one corpus: leave out corpus='fullwiki'")
     path = data_directory() / family / "fullwiki" / PASSAGES
     if not path.exists():
-        raise MissingDataError(f"no passages at {path}: put those of `make index` for the corpus there")
+        fetched = corpus_download(folder=f"{family}/fullwiki")
+        raise MissingDataError(f"no passages at {path}: {fetched}make them by `agentgym index build`")
     return open_unchanged(path, "passages", PassageFile)
+
+
+REMOTE: Final = "remote:"
+"""Prefix of an engine that is a server: ``remote:http://HOST:PORT``."""
+
+DENSE: Final = (*ENCODING, "hybrid")
+"""Engines that need an encoder."""
+
+ENCODER: Final = "minilm"
+"""Default encoder of these engines."""
+
+
+def check_search(search: str, encoder: str | None) -> None:
+    """Refuse an unknown engine, or one with an encoder that it does not take; UsageError."""
+    known = [name for name in get_args(SearchEngine) if name != "remote"]
+    if not search.startswith(REMOTE):
+        check_choice("engine", search, known, f", or {REMOTE}http://HOST:PORT")
+    if encoder is not None and search not in DENSE:
+        raise UsageError(f"the engine {search!r:.60} takes no encoder: leave out encoder={encoder!r:.60}")
+    if encoder == "":
+        raise UsageError(f"an encoder is a preset or a folder, got {encoder!r:.60}")
+
+
+def open_search_index(
+    search: str, encoder: str | None, device: str, store: PassageStore, corpus: CorpusName
+) -> Index:
+    """Return an index over passages from the cache, where it is built at first use.
+
+    That of an encyclopedia is beside it, where `agentgym index` puts it. ``search`` as `check_search` takes
+    it; ``encoder`` (None for `ENCODER`) and ``device`` as `open_encoder` takes them.
+    """
+    if search.startswith(REMOTE):
+        from agentgym.retrieval.engines.remote import RemoteIndex, RetrievalClient
+
+        return RemoteIndex(RetrievalClient(search.removeprefix(REMOTE)), store)
+    folder, name = cache_directory() / "multihop" / store.sha256[:16], f"multihop {store.sha256}"
+    if beside := corpus == "fullwiki" and isinstance(store, PassageFile):
+        folder, name = store.path.parent, store.corpus
+    return open_or_build(
+        cast(SearchEngine, search),
+        folder / search,
+        lambda: documents(store),
+        corpus=name,
+        count=len(store),
+        encoder=(encoder or ENCODER) if search in DENSE else None,
+        device=device,
+        renew=not beside,
+    )

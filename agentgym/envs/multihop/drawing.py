@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from agentgym.core.elements import Element, element
+from agentgym.core.markup import Element, element
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Passage, Step
 from agentgym.envs.multihop.data.questions import StoredQuestion

@@ -45,7 +45,7 @@ ActionMenu: TypeAlias = Literal["free", "candidates"]
 CostUnit: TypeAlias = Literal["calls", "passages"]
 
 MAX_PASSAGES = 100
-"""That one search may find."""
+"""Most passages that one search may return."""
 
 UNANSWERED = AnswerScore(0.0, 0.0, 0.0, 0.0)
 
@@ -56,12 +56,12 @@ class MultihopState(NamedTuple):
     passages: tuple[int, ...] = ()
     """Numbers of the passages found, each once, in the order they were found."""
     queries: tuple[str, ...] = ()
-    """Every query, in order, repetitions included."""
+    """Queries in order, repetitions included."""
     answer: str | None = None
     calls: int = 0
-    """Made by the last action that was accepted."""
+    """Calls of the last action that was accepted."""
     fresh: int = 0
-    """Passages that it was the first to find."""
+    """Passages that this action was the first to find."""
 
 
 class MultihopEnv(AgentEnv[str]):
@@ -81,14 +81,14 @@ class MultihopEnv(AgentEnv[str]):
     ``info["question"]`` is the question, ``info["step_cost"]`` what the last action cost.
     """
 
-    state_schema: ClassVar[int] = 1
+    state_schema = 1
     state_type: ClassVar[Any] = MultihopState
     action_kind: Literal["enumerated", "template"] = "template"
     default_max_steps: ClassVar[int] = FORMS["steppo"].steps
     splits: ClassVar[tuple[str, ...]] = tuple(SIZES)
     split_sizes: ClassVar[Mapping[str, int]] = SIZES
     rule: AnswerRule
-    """How answers are scored."""
+    """Rule that scores answers."""
 
     def __init__(
         self,
@@ -117,15 +117,15 @@ class MultihopEnv(AgentEnv[str]):
             dataset: ``builtin``; or name or path of imported data, as `open_questions` takes it.
             form: ``steppo`` or ``search-r1``.
             corpus: ``union`` of all passages; a question's ``own``; ``fullwiki``.
-            search: ``bm25``, ``lucene``, ``pyserini``, ``exact``, ``faiss``, ``hybrid``, ``remote:URL``.
-            encoder: of ``exact``, ``faiss`` and ``hybrid``: a preset or a folder; None for ``minilm``.
-            device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
+            search: ``bm25``, ``pyserini``, ``exact``, ``faiss``, ``hybrid``, ``remote:URL``.
+            encoder: a preset or a folder, for ``exact``, ``faiss`` and ``hybrid``; None for ``minilm``.
+            device: device of the encoder: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             k: passages that a search finds; None for the form's, 5 or 3.
             first_search: whether the question is searched for before the first step.
             untagged: an action without any call: ``end``, ``answer`` or ``invalid``; None for the form's.
             actions: ``free``, or ``candidates`` to choose among listed ones.
             aliases: whether any gold answer counts; else the first alone.
-            step_cost: what ``info["step_cost"]`` counts: ``calls`` made or new ``passages`` found.
+            step_cost: unit of ``info["step_cost"]``: ``calls`` made or new ``passages`` found.
             reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for the form's.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
@@ -144,8 +144,9 @@ class MultihopEnv(AgentEnv[str]):
         if not dataset:
             raise UsageError(f"dataset is {BUILTIN!r}, or the name or path of imported data, not empty")
         self.corpus = open_corpus(dataset, self.suite, corpus, search, encoder, device)
-        self.query_backends = {SEARCH: self.corpus.answerer}
-        tasks = _open_tasks(self.suite, dataset, split, self.corpus, self.k)
+        self.query_backends = {SEARCH: self.corpus.backend}
+        store = None if dataset == BUILTIN else open_questions(dataset)
+        tasks = _tasks_of(store, self.suite, dataset, split, self.corpus, self.k)
         limit = self.form.steps if max_steps is None else max_steps
         super().__init__(tasks, data_key=_data_key(tasks), max_steps=limit, render_mode=render_mode)
         self.reward_scheme, self.tools = reward, tools_of(self.form, self.untagged)
@@ -244,12 +245,9 @@ class MultihopEnv(AgentEnv[str]):
         return "\n".join(lines)
 
     def _extra_info(self) -> dict[str, Any]:
-        return {"question": self._question.question, "step_cost": self._step_cost()}
-
-    def _step_cost(self) -> float:
-        if self._turn == 0 or not self._valid:
-            return 0.0
-        return float(self._now.calls if self._cost == "calls" else self._now.fresh)
+        cost = self._now.calls if self._cost == "calls" else self._now.fresh
+        free = self._turn == 0 or not self._valid
+        return {"question": self._question.question, "step_cost": 0.0 if free else float(cost)}
 
     def _measures(self) -> dict[str, float]:
         now = self._now
@@ -336,12 +334,6 @@ class SearchQAEnv(MultihopEnv):
     suite: ClassVar[str] = SEARCHQA_SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SEARCHQA_SUITE
     rule: AnswerRule = "squad"
-
-
-def _open_tasks(family: str, dataset: str, split: str, corpus: Corpus, k: int) -> TaskSet:
-    """Return the questions of a split, with all that their scores depend on in the manifest."""
-    store = None if dataset == BUILTIN else open_questions(dataset)
-    return _tasks_of(store, family, dataset, split, corpus, k)
 
 
 @lru_cache(maxsize=16)

@@ -12,14 +12,14 @@ from agentgym.core.tools import Tool, ToolParameter
 FormName: TypeAlias = Literal["steppo", "search-r1"]
 
 Untagged: TypeAlias = Literal["end", "answer", "invalid"]
-"""What an action without any call does: it ends the episode unanswered; it is the answer; it is rejected."""
+"""Effect of an action without a call: the episode ends, or the action is the answer, or is rejected."""
 
 SEARCH: Final = "search"
 ANSWER: Final = "answer"
 CALLS: Final = (SEARCH, ANSWER)
 
 TEMPLATES: Final = ("search[<query>]", "answer[<text>]")
-"""The actions that there are, where they are not enumerated."""
+"""Actions, where they are not enumerated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Form:
     """A form of the game."""
 
     searches: int
-    """In one step, at most."""
+    """Largest number of searches in a step."""
     k: int
-    """Passages that a search finds at most."""
+    """Largest number of passages that a search finds."""
     steps: int
     """Step limit."""
     untagged: Untagged
     advice: str
-    """What an action that is not accepted is answered with."""
+    """Answer to an action that is not accepted."""
 
 
 FORMS: Final[Mapping[FormName, Form]] = {
@@ -53,7 +53,7 @@ FORMS: Final[Mapping[FormName, Form]] = {
         advice="Write one search as search[query], or one answer as answer[text], and nothing else.",
     ),
 }
-"""By name."""
+"""Forms by name."""
 
 
 def tools_of(form: Form, untagged: Untagged) -> tuple[Tool, ...]:
@@ -74,7 +74,7 @@ class Turn(NamedTuple):
 
 
 NO_CALL: Final = Turn()
-"""Ends the episode unanswered; the action that does so is invalid."""
+"""Turn without a call: the episode ends unanswered, and the action is invalid."""
 
 
 def read_turn(action: str, form: Form, untagged: Untagged) -> Turn | None:

@@ -16,7 +16,7 @@ from agentgym.envs.multihop.forms import ANSWER, CALLS, SEARCH, Form, normal_que
 from agentgym.envs.multihop.scoring import AnswerRule, score_answer
 
 
-class AskedGame(Protocol):
+class MultihopGame(Protocol):
     """The part of an environment that the oracle reads; environments import this module."""
 
     corpus: Corpus
@@ -37,20 +37,20 @@ class MultihopOracle(SnapshotPolicy):
     Where actions are enumerated it chooses among them: by name what is listed, and the best answer of all.
     """
 
-    def __init__(self, game: AskedGame):
+    def __init__(self, game: MultihopGame):
         """Take what the game is played with."""
         self._game = game
 
     def _choose(self, request: Request, snapshot: Snapshot) -> str:
         question: StoredQuestion = snapshot.task.content
         passages, queries = snapshot.state.passages, snapshot.state.queries
-        asked = frozenset(normal_query(query) for query in queries)
+        made = frozenset(normal_query(query) for query in queries)
         missing = (
             [] if request.turn + 1 >= self._game.max_steps else self._game.corpus.missing(question, passages)
         )
         if self._game.enumerates:
             return self._chosen(request.admissible_actions, question, missing)
-        chosen = [query for one in missing if (query := _next_query(one, asked)) is not None]
+        chosen = [query for one in missing if (query := _next_query(one, made)) is not None]
         if chosen:
             return write_calls(Call(SEARCH, query) for query in chosen[: self._game.form.searches])
         return write_calls([Call(ANSWER, question.answer)])
@@ -77,7 +77,7 @@ class MultihopOracle(SnapshotPolicy):
         return score.em, score.f1
 
 
-def untold(env: AskedGame) -> Iterator[str]:
+def oracle_texts(env: MultihopGame) -> Iterator[str]:
     """Yield what the oracle may type in the task being played, whether or not it was ever shown."""
     question: StoredQuestion = env.task.content
     yield question.answer
@@ -85,8 +85,8 @@ def untold(env: AskedGame) -> Iterator[str]:
         yield from _queries(one)
 
 
-def _next_query(one: Passage | str, asked: frozenset[str]) -> str | None:
-    return next((query for query in _queries(one) if normal_query(query) not in asked), None)
+def _next_query(one: Passage | str, made: frozenset[str]) -> str | None:
+    return next((query for query in _queries(one) if normal_query(query) not in made), None)
 
 
 def _queries(one: Passage | str) -> Iterator[str]:

@@ -27,7 +27,7 @@ _YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
 _LAST = frozenset({"last", "later", "latest", "younger", "newer", "recent", "recently"})
 _YES_OR_NO = frozenset({"are", "did", "do", "does", "is", "was", "were", "have", "has"})
 _NEAR = 0.8
-"""What each hop counts, in words shared."""
+"""Weight of a hop, in shared words."""
 _STEM = 4
 
 
@@ -35,9 +35,9 @@ class Seen(NamedTuple):
     """Parsed observation."""
 
     passages: tuple[str, ...]
-    """Title and text of each."""
+    """Title and text of each passage."""
     queries: frozenset[str]
-    """As `normal_query` writes them."""
+    """Queries as `normal_query` writes them."""
 
 
 def make_lexical(envs: AgentVectorEnv) -> Policy:
@@ -123,12 +123,12 @@ def _nearest_name(question: str, seen: Seen) -> str:
 
 def _linked(question: str, seen: Seen) -> dict[str, float]:
     """Return the number of names, up to three, from a question's passages to a title."""
-    asked = normal_query(question)
+    normal = normal_query(question)
     texts: dict[str, str] = {}
     for passage in sorted(seen.passages, key=lambda passage: _overlap(question, passage)):
         title, _, text = passage.partition(": ")
-        texts[_plain(title)] = text  # of two titles of one name, the one that shares more with the question
-    depth = {title: 0.0 for title in texts if title in asked}
+        texts[_plain(title)] = text  # the better match comes last and stays
+    depth = {title: 0.0 for title in texts if title in normal}
     for hop in (1.0, 2.0, 3.0):
         for title in [title for title, at in depth.items() if at == hop - 1]:
             for name in map(_plain, names_in(texts[title])):
@@ -195,9 +195,9 @@ def _likeness(one: str, other: str) -> float:
 
 def _overlap(question: str, text: str) -> float:
     """Return the share of the question's words that a text has."""
-    asked = [word for word in _content(question) if word not in FUNCTION_WORDS]
+    content = [word for word in _content(question) if word not in FUNCTION_WORDS]
     words = set(_content(text))
-    return sum(word in words for word in asked) / max(1, len(asked))
+    return sum(word in words for word in content) / max(1, len(content))
 
 
 def _stems(words: Iterable[str]) -> set[str]:

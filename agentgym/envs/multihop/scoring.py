@@ -1,7 +1,7 @@
 """Scores of answers, supporting facts and evidence, as the official scripts of each question set have them.
 
-Every function is pure. The scripts, their arithmetic included, are the judge: ``make parity-qa`` runs them
-beside this module.
+Every function is pure. The scripts, their arithmetic included, are the judge:
+``python -m benchmarks.parity.qa`` runs them beside this module.
 
 - HotpotQA: ``hotpot_evaluate_v1.py`` of github.com/hotpotqa/hotpot (Yang et al. 2018).
 - 2WikiMultihopQA: ``2wikimultihop_evaluate_v1.1.py`` of github.com/Alab-NII/2wikimultihop (Ho et al. 2020).
@@ -99,9 +99,9 @@ def score_answer(prediction: str, gold: str, aliases: Iterable[str], rule: Answe
         AnswerScore(em=1.0, f1=1.0, precision=1.0, recall=1.0)
     """
     check_choice("rule", rule, ANSWER_RULES)
-    said = normalize_answer(prediction)
+    answer = normalize_answer(prediction)
     closed = rule in ("hotpotqa", "twowiki")
-    scores = [_score_normalized(said, normalize_answer(text), closed=closed) for text in (gold, *aliases)]
+    scores = [_score_normalized(answer, normalize_answer(text), closed=closed) for text in (gold, *aliases)]
     return AnswerScore(*(max(column) for column in zip(*scores, strict=True)))
 
 
@@ -115,10 +115,10 @@ def score_supporting_facts(
     Under ``twowiki`` titles are compared in lower case, but facts are counted as written: two that differ
     only in case count twice. An empty prediction of an empty gold set has EM 1 and F1 0.
     """
-    said, facts = set(predicted), set(gold)
+    claimed, facts = set(predicted), set(gold)
     if rule == "hotpotqa":
-        return _score_members(list(said), list(facts))
-    return _score_members(_in_lower_case(said), _in_lower_case(facts))
+        return _score_members(list(claimed), list(facts))
+    return _score_members(_in_lower_case(claimed), _in_lower_case(facts))
 
 
 def score_supporting_paragraphs(predicted: Iterable[int], gold: Iterable[int]) -> SetScore:
@@ -126,10 +126,10 @@ def score_supporting_paragraphs(predicted: Iterable[int], gold: Iterable[int]) -
 
     An empty prediction of an empty gold set has EM and F1 1; precision and recall stay 0, as in the script.
     """
-    said, paragraphs = set(predicted), set(gold)
-    if not said and not paragraphs:
+    claimed, paragraphs = set(predicted), set(gold)
+    if not claimed and not paragraphs:
         return SetScore(1.0, 1.0, 0.0, 0.0)
-    return _score_members(list(said), list(paragraphs))
+    return _score_members(list(claimed), list(paragraphs))
 
 
 def score_evidence(predicted: Iterable[tuple[str, str, str]], gold: Sequence[Evidence]) -> SetScore:
@@ -142,12 +142,12 @@ def score_evidence(predicted: Iterable[tuple[str, str, str]], gold: Sequence[Evi
     A question without gold triples has no evidence score: what this function returns for one, EM 1 for no
     prediction, is the script's convention.
     """
-    said = {_plain_triple(triple) for triple in predicted}
+    claimed = {_plain_triple(triple) for triple in predicted}
     names = [{_plain_triple(triple) for triple in _written_out(evidence)} for evidence in gold]
-    matches = sum(any(triple in alternatives for alternatives in names) for triple in said)
-    precision = matches / len(said) if said else 0.0
+    matches = sum(any(triple in alternatives for alternatives in names) for triple in claimed)
+    precision = matches / len(claimed) if claimed else 0.0
     recall = matches / len(names) if names else 0.0
-    return SetScore(float(matches == len(said) == len(names)), _f1(precision, recall), precision, recall)
+    return SetScore(float(matches == len(claimed) == len(names)), _f1(precision, recall), precision, recall)
 
 
 def joint_score(answer: AnswerScore, *sets: SetScore) -> SetScore:
@@ -162,27 +162,27 @@ def joint_score(answer: AnswerScore, *sets: SetScore) -> SetScore:
     return SetScore(em, _f1(precision, recall), precision, recall)
 
 
-def _score_normalized(said: str, gold: str, *, closed: bool) -> AnswerScore:
-    em = float(said == gold)
-    if closed and said != gold and (said in CLOSED_ANSWERS or gold in CLOSED_ANSWERS):
+def _score_normalized(answer: str, gold: str, *, closed: bool) -> AnswerScore:
+    em = float(answer == gold)
+    if closed and answer != gold and (answer in CLOSED_ANSWERS or gold in CLOSED_ANSWERS):
         return AnswerScore(em, 0.0, 0.0, 0.0)
-    said_tokens, gold_tokens = said.split(), gold.split()
-    if not closed and (not said_tokens or not gold_tokens):
+    answer_tokens, gold_tokens = answer.split(), gold.split()
+    if not closed and (not answer_tokens or not gold_tokens):
         return AnswerScore(em, em, em, em)
-    shared = sum((Counter(said_tokens) & Counter(gold_tokens)).values())
+    shared = sum((Counter(answer_tokens) & Counter(gold_tokens)).values())
     if not shared:
         return AnswerScore(em, 0.0, 0.0, 0.0)
-    precision, recall = shared / len(said_tokens), shared / len(gold_tokens)
+    precision, recall = shared / len(answer_tokens), shared / len(gold_tokens)
     return AnswerScore(em, _f1(precision, recall), precision, recall)
 
 
-def _score_members(said: Sequence[object], gold: Sequence[object]) -> SetScore:
+def _score_members(claimed: Sequence[object], gold: Sequence[object]) -> SetScore:
     """Compare members by equality; the sequences may repeat some."""
-    found = sum(member in gold for member in said)
-    missed = sum(member not in said for member in gold)
-    precision = found / len(said) if said else 0.0
+    found = sum(member in gold for member in claimed)
+    missed = sum(member not in claimed for member in gold)
+    precision = found / len(claimed) if claimed else 0.0
     recall = found / (found + missed) if found + missed else 0.0
-    em = float(found == len(said) and not missed)
+    em = float(found == len(claimed) and not missed)
     return SetScore(em, _f1(precision, recall), precision, recall)
 
 

@@ -17,10 +17,10 @@ TWOWIKI = DataSource(
     name="twowiki",
     folder="twowiki",
     about="2WikiMultihopQA: two- to four-hop questions with evidence triples",
-    upstream="https://github.com/Alab-NII/2wikimultihop (data_ids_april7.zip, unpacked)",
-    licence="Apache-2.0",
+    upstream="https://github.com/Alab-NII/2wikimultihop (data_ids_april7.zip)",
+    licence="none stated for the data; the code Apache-2.0, the articles' text CC BY-SA",
     sets={"official": ("dev", "train"), "sample": ("dev",), "sample-distractors": ("dev",)},
-    expected="train.json, dev.json, test.json, with id_aliases.json",
+    expected="data_ids_april7.zip, or its train.json, dev.json, test.json, with id_aliases.json",
     importer="agentgym.envs.multihop.data.importer:TWOWIKI_IMPORTER",
 )
 
@@ -28,19 +28,19 @@ MUSIQUE = DataSource(
     name="musique",
     folder="musique",
     about="MuSiQue-Ans: two- to four-hop questions that need every hop",
-    upstream="https://github.com/StonyBrookNLP/musique (download_data.sh)",
+    upstream="https://github.com/StonyBrookNLP/musique (musique_v1.0.zip)",
     licence="CC BY 4.0",
     sets={"ans": ("dev", "train"), "sample": ("dev",)},
-    expected="musique_ans_v1.0_train.jsonl, musique_ans_v1.0_dev.jsonl",
+    expected="musique_v1.0.zip, or its musique_ans_v1.0_train.jsonl, musique_ans_v1.0_dev.jsonl",
     importer="agentgym.envs.multihop.data.importer:MUSIQUE_IMPORTER",
 )
 
 SEARCHQA = DataSource(
     name="searchqa",
     folder="searchqa",
-    about="single- and multi-hop questions with golden answers, as FlashRAG publishes them",
-    upstream="https://huggingface.co/datasets/RUC-NLPIR/FlashRAG_datasets",
-    licence="as each set's own",
+    about="single- and multi-hop questions with golden answers, as FlashRAG and Search-R1 publish them",
+    upstream="https://huggingface.co/datasets/RUC-NLPIR/FlashRAG_datasets, or PeterJinGo/nq_hotpotqa_train",
+    licence="as each set's own; FlashRAG's card says CC BY-SA 4.0",
     sets={
         "nq": ("test", "dev", "train"),
         "triviaqa": ("test", "dev", "train"),
@@ -49,8 +49,9 @@ SEARCHQA = DataSource(
         "hotpotqa": ("dev", "train"),
         "2wikimultihopqa": ("dev", "train"),
         "musique": ("dev", "train"),
+        "nq_hotpotqa_train": ("test", "train"),
     },
-    expected="nq/test.jsonl, popqa/test.jsonl or other SET/SPLIT.jsonl",
+    expected="nq/test.jsonl, popqa/test.jsonl or other SET/SPLIT.jsonl, nor train.parquet or test.parquet",
     importer="agentgym.envs.multihop.data.importer:SEARCHQA_IMPORTER",
 )
 

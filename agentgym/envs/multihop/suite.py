@@ -25,7 +25,7 @@ MEASURES = (
         better="neither",
     ),
 )
-"""Of every suite here."""
+"""Measures of every suite here."""
 
 
 def _suite(source: DataSource) -> SuiteSpec:
@@ -38,7 +38,7 @@ def _suite(source: DataSource) -> SuiteSpec:
         tools=tools_of(FORMS["steppo"], "end"),
         rules="agentgym.envs.multihop.rules:make_lexical",
         drawing="agentgym.envs.multihop.drawing:DRAWING",
-        untold="agentgym.envs.multihop.oracle:untold",
+        oracle_only="agentgym.envs.multihop.oracle:oracle_texts",
         screen=ScreenHints(
             goal="Search for passages as search[query], then give the answer as answer[text].",
             keeps="Question:",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from agentgym.core.elements import Element, element
+from agentgym.core.markup import Element, element
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.envs.papersearch.data.fields import plain_id, shown_date
@@ -14,17 +14,17 @@ from agentgym.envs.papersearch.engine.pages import REJECTED
 from agentgym.envs.papersearch.env import PaperSearchEnv
 
 MAX_DRAWN: Final = 48
-"""Papers: of a larger pool the best ones, then those asked for that were not found."""
+"""Largest number of papers: of a larger pool the best, then the gold papers that were not found."""
 
 _MARGIN: Final = 18
-"""Between the middle of a paper and the edge of the picture."""
+"""Pixels between the middle of a paper and the edge of the picture."""
 
 
 class _Place(NamedTuple):
     """A paper in the picture."""
 
     label: int
-    """What stands in its circle and before its title."""
+    """Number in its circle and before its title."""
     x: float
     y: float
 
@@ -126,10 +126,10 @@ def _paper(env: PaperSearchEnv, number: int, place: _Place, gold: frozenset[int]
     )
 
 
-def told_beside(env: PaperSearchEnv) -> tuple[str, ...]:
+def side_texts(env: PaperSearchEnv) -> tuple[str, ...]:
     """Return the number of calls, and the notice of an action that was not accepted."""
     made = len(env.snapshot().state.calls)
     return (f"Calls so far: {made}" if made else "Calls so far: none", REJECTED)
 
 
-DRAWING = SuiteDrawing(draw_pool, told_beside)
+DRAWING = SuiteDrawing(draw_pool, side_texts)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
+from agentgym.core.arrays import sum_in_order
 from agentgym.core.calls import Call, begins_call, read_calls, write_calls
 from agentgym.core.options import Bounds, NonNegativeFloat
 from agentgym.core.queries import QueryGenerator
@@ -18,7 +20,6 @@ from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.envs.papersearch.engine.findings import EXPAND, SEARCH, Finder, Findings, normalised
 from agentgym.envs.papersearch.engine.pages import PoolPage
 from agentgym.envs.papersearch.engine.pool import MIN_SCORE, Accuracy, Pool, accuracy, measured
-from agentgym.envs.papersearch.engine.rewards import PENALTY, CallReward
 from agentgym.envs.papersearch.engine.search import PaperEngine
 from agentgym.envs.papersearch.engine.selectors import Selector
 from agentgym.envs.papersearch.engine.state import PaperSearchState
@@ -93,19 +94,19 @@ class PaperSearchEnv(AgentEnv[str]):
         Args:
             split: ``train``, ``valid`` or ``test``; of the query files, those there are.
             dataset: ``builtin``; ``papersearch/ieee-vis``, ``.../autoscholar``, ``.../realscholar``; a path.
-            search: ranks papers: ``bm25``, ``lucene``, ``exact`` or ``hybrid``.
-            encoder: of a search by vectors and of the selector ``encoder``; None for ``minilm``.
-            device: where the encoder computes: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
+            search: ranks papers: ``bm25``, ``pyserini``, ``exact`` or ``hybrid``.
+            encoder: encoder of a search by vectors and of the selector ``encoder``; None for ``minilm``.
+            device: device of the encoder: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
             selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:attribute``; a `Selector`.
-            selector_prompt: of a selector ``model:PATH``, the file of another prompt than this project's.
+            selector_prompt: file of a prompt for a selector ``model:PATH``, in place of this project's.
             k: papers that a search finds at most.
             before: ``query`` hides papers later than the query, ``none`` none, ``2024-10`` those after it.
-            search_cost: of a search, taken from its reward.
-            expand_cost: of an expansion.
+            search_cost: cost of a search, taken from its reward.
+            expand_cost: cost of an expansion.
             discrete: whether scores count 1 from .4 on, and 0 below.
             max_calls: calls of an action that are made.
             actions: ``free``, or ``candidates`` to choose among listed single calls.
-            untagged: what an action without any call does: ``end`` the episode, or be ``invalid``.
+            untagged: effect of an action without any call: ``end`` the episode, or be ``invalid``.
             show_scores: whether observations show the selector's scores, as in the public code.
             reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for 5.
@@ -179,8 +180,8 @@ class PaperSearchEnv(AgentEnv[str]):
         return self._rewards[call.name].of(added)
 
     def _observe(self) -> str:
-        told = self._valid or self._terminated
-        return self._page.text(self._topic.query, self._view, self._made, self._pool, valid=told)
+        accepted = self._valid or self._terminated
+        return self._page.text(self._topic.query, self._view, self._made, self._pool, valid=accepted)
 
     def _admissible(self) -> tuple[str, ...]:
         return self._listed
@@ -241,7 +242,7 @@ class PaperSearchEnv(AgentEnv[str]):
             raise ValueError("a paper was expanded without a call")
 
     def _identity(self) -> Any:
-        # not the order of papers and queries, nor calls that found nothing: they decide nothing
+        # the order of papers and queries, and calls that found nothing, decide nothing and are left out
         id_of = self.world.corpus.paper
         new: list[str] = []
         expanded: list[str] = []
@@ -280,7 +281,7 @@ class PaperSearchEnv(AgentEnv[str]):
     @staticmethod
     def _read(action: str, limit: int) -> tuple[Call, ...] | None:
         calls = read_calls(action, (SEARCH, EXPAND))
-        if calls is None or not all(_can_be_asked(call.text) for call in calls):
+        if calls is None or not all(_is_query_text(call.text) for call in calls):
             return None
         return calls[:limit]
 
@@ -298,7 +299,7 @@ class PaperSearchEnv(AgentEnv[str]):
             self._listed = ("search[<query>]", *(("expand[<paper>]",) if can_expand else ()), STOP)
 
 
-def _can_be_asked(text: str) -> bool:
+def _is_query_text(text: str) -> bool:
     """Return whether a text is one that search engines and encoders take: some, and of whole characters."""
     try:
         text.encode()
@@ -309,3 +310,33 @@ def _can_be_asked(text: str) -> bool:
 
 PaperSearchVectorEnv = partial(SerialVectorEnv, env_class=PaperSearchEnv)
 """N episodes in one process, over one read-only world."""
+
+
+PENALTY: Final = -0.5
+"""Reward of a repeated query, and of expanding a paper that is not in the pool or was expanded before."""
+
+BEST: Final = 3
+"""New papers of a call whose scores count."""
+
+DISCRETE_FROM: Final = 0.4
+"""Scores from here on count 1, the others 0, where rewards are discrete."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallReward:
+    """The reward of a call that was made: the sum of the `BEST` new scores, less its cost.
+
+    Example:
+        >>> CallReward().of([0.25, 0.75, 0.5, 0.5]), CallReward(discrete=True, cost=0.5).of([0.3, 0.4])
+        (1.75, 0.5)
+    """
+
+    cost: float = 0.0
+    discrete: bool = False
+
+    def of(self, scores: Iterable[float]) -> float:
+        """Return the reward, given the scores of the papers that came into the pool."""
+        best = sorted(scores, reverse=True)[:BEST]
+        if self.discrete:
+            best = [float(score >= DISCRETE_FROM) for score in best]
+        return sum_in_order(best) - self.cost

@@ -15,7 +15,7 @@ from agentgym.envs.papersearch.engine.world import PaperWorld, View
 from agentgym.envs.papersearch.topics import Topic
 
 QUERY_WORDS = 30
-"""Of an abstract that the oracle searches for at most."""
+"""Largest number of an abstract's words in a query of the oracle."""
 
 
 class _Way(NamedTuple):
@@ -112,7 +112,7 @@ class _Game(Protocol):
     def task(self) -> Task: ...
 
 
-def untold(env: _Game) -> Iterator[str]:
+def oracle_texts(env: _Game) -> Iterator[str]:
     """Yield what the oracle may search for in the task being played, whether or not it was ever shown."""
     for id in env.task.content.gold:
         number = env.world.corpus.number_of(id)

@@ -19,7 +19,7 @@ from agentgym.vector.core import AgentVectorEnv
 SUITE = "papersearch"
 
 CALLS = 5
-"""Of an action at most."""
+"""Largest number of calls in an action."""
 
 _NEW = re.compile(r"^\[([^\n\]]+)\](?: \([0-9.]+\))? new: (.*)\nAbstract: (.*)$", re.MULTILINE)
 _WORD = re.compile(r"\w+")

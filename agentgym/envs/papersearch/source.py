@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import lru_cache
 from os.path import expanduser
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 
 from agentgym.core.hashing import sha256_json
 from agentgym.core.options import check_choice
-from agentgym.core.tasks import TaskSet
+from agentgym.core.tasks import TaskSet, pinned
 from agentgym.envs.papersearch.builtin.graph import BUILTIN, builtin_graph
 from agentgym.envs.papersearch.builtin.queries import builtin_topics
 from agentgym.envs.papersearch.data.corpus import PaperCorpus, corpus_in_memory
@@ -25,16 +24,17 @@ from agentgym.envs.papersearch.engine.world import PaperWorld
 from agentgym.envs.papersearch.tasks import file_topics, reference_topics
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
+from agentgym.io.hub import model_directory
 from agentgym.io.optional import load_reference
 from agentgym.retrieval.encoders import check_device, open_encoder
-from agentgym.retrieval.searcher import SearchAnswerer
+from agentgym.retrieval.searcher import SearcherBackend
 
 __all__ = ["BUILTIN", "PaperSetup", "load_world", "make_selector", "set_up"]
 
 SELECTORS = ("gold", "lexical", "encoder", "model:PATH", "module:attribute")
 
 MODEL = "model:"
-"""Begins a selector that is a language model, before the path of its folder."""
+"""Prefix of a selector that is a language model, before its folder or ``OWNER/NAME`` of the hub."""
 
 MAX_FOUND = 1_000
 """Papers that a search may be asked for."""
@@ -45,10 +45,10 @@ class PaperSetup(NamedTuple):
 
     world: PaperWorld
     tasks: TaskSet
-    search: SearchAnswerer
+    search: SearcherBackend
     selector: Selector
     latest: Callable[[Topic], int]
-    """Returns the last date of papers that a topic may find."""
+    """Function that returns the last date of papers that a topic may find."""
     key: str
     """Names all of it."""
 
@@ -88,20 +88,12 @@ def set_up(
     }
     return PaperSetup(
         world,
-        _pinned(tasks, tuple(parts.items())),
-        SearchAnswerer(world.searcher),
+        pinned(tasks, tuple(parts.items())),
+        SearcherBackend(world.searcher),
         judge,
         latest,
         f"{world.name}:{sha256_json(parts)[:16]}",
     )
-
-
-@lru_cache(maxsize=64)
-def _pinned(tasks: TaskSet, parts: tuple[tuple[str, Any], ...]) -> TaskSet:
-    """Return the same tasks with all that their scores depend on in the manifest."""
-    pinned = copy(tasks)
-    pinned.manifest = {**tasks.manifest, **dict(parts)}
-    return pinned
 
 
 def load_world(
@@ -167,38 +159,28 @@ def make_selector(
             raise UsageError(f"selector must be a name or a Selector, got {selector!r:.60}")
         return selector
     if selector == "gold":
-        return _gold(world)
+        return _gold(world.corpus)
     if selector == "lexical":
-        return _lexical(world)
+        return _lexical(world.corpus)
     if selector == "encoder":
         return _encoder(world, ENCODER if encoder is None else encoder, device)
     if selector.startswith(MODEL):
         words = PROMPT if prompt is None else read_prompt(Path(expanduser(prompt)))
-        return DecisionSelector(world.corpus, _judge(Path(expanduser(selector.removeprefix(MODEL)))), words)
+        return DecisionSelector(world.corpus, _judge(model_directory(selector.removeprefix(MODEL))), words)
     if ":" not in selector:
         check_choice("selector", selector, SELECTORS)
     made: Any = load_reference(selector, option=True)(world.corpus)
     return make_selector(made, world, encoder, device)
 
 
-@lru_cache(maxsize=8)
-def _gold(world: PaperWorld) -> GoldSelector:
-    return GoldSelector(world.corpus)
-
-
-@lru_cache(maxsize=8)
-def _lexical(world: PaperWorld) -> LexicalSelector:
-    return LexicalSelector(world.corpus)
+_gold = lru_cache(maxsize=8)(GoldSelector)
+_lexical = lru_cache(maxsize=8)(LexicalSelector)
+_judge = lru_cache(maxsize=2)(LocalJudge)
 
 
 @lru_cache(maxsize=8)
 def _encoder(world: PaperWorld, encoder: str, device: str) -> EncoderSelector:
     return EncoderSelector(world.corpus, open_encoder(encoder, device=device))
-
-
-@lru_cache(maxsize=2)
-def _judge(folder: Path) -> LocalJudge:
-    return LocalJudge(folder)
 
 
 def cut_off(before: str) -> Callable[[Topic], int]:

@@ -44,8 +44,9 @@ PAPERSEARCH = DataSource(
     name="papersearch",
     folder="papersearch",
     about="papers with citations, and queries for them: IEEE VIS, and those of PaSa",
-    upstream="https://github.com/bytedance/pasa and https://sites.google.com/site/vispubdata",
-    licence="PaSa's queries Apache-2.0; vispubdata states none: not to be passed on",
+    upstream="https://huggingface.co/datasets/CarlanLark/pasa-dataset (gated: accept its terms) and "
+    "https://sites.google.com/site/vispubdata",
+    licence="PaSa's queries CC BY-NC-SA 4.0; vispubdata states none: not to be passed on",
     sets={
         "ieee-vis": ("train", "valid", "test"),
         "autoscholar": ("train", "dev", "test"),
@@ -64,6 +65,6 @@ SUITE = SuiteSpec(
     tools=TOOLS,
     rules="agentgym.envs.papersearch.rules:make_collector",
     drawing="agentgym.envs.papersearch.drawing:DRAWING",
-    untold="agentgym.envs.papersearch.oracle:untold",
+    oracle_only="agentgym.envs.papersearch.oracle:oracle_texts",
     screen=ScreenHints(goal="Find the papers that the query asks for, then stop.", keeps="Query:"),
 )

@@ -16,7 +16,7 @@ from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
 
 MIN_REFERENCES = 5
-"""Within a corpus, of a paper that is made a task."""
+"""Smallest number of references within a corpus of a paper that is made a task."""
 
 OWN_SPLITS = ("train", "valid", "test")
 

@@ -19,7 +19,7 @@ class Topic(NamedTuple):
     gold: tuple[str, ...]
     """Ids without versions, sorted; also those that the corpus lacks."""
     date: int = 0
-    """When it is asked: ``year * 10000 + month * 100 + day``, with 0 for what is not known."""
+    """Date of the query: ``year * 10000 + month * 100 + day``, with 0 for unknown parts."""
     hidden: tuple[str, ...] = ()
     """Ids of papers that are never found."""
 

@@ -16,29 +16,18 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
-from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from agentgym.core.arrays import Bools, Floats
-from agentgym.core.options import check_options, check_reset_options, check_seed, options_of
-from agentgym.core.tasks import Task, TaskSet
+from agentgym.core.arrays import Bools, Floats, Ints, all_of
+from agentgym.core.options import Option, check_options, check_reset_options, check_seed, options_of
+from agentgym.core.tasks import TaskSet
 from agentgym.env import RESET_OPTIONS as SINGLE_OPTIONS
-from agentgym.envs.sokoban.arrays import BoardBatch
-from agentgym.envs.sokoban.env import SokobanEnv
+from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.level import SYMBOLS
-from agentgym.envs.sokoban.tiles import draw
+from agentgym.envs.sokoban.vector import SokobanVectorEnv
 from agentgym.errors import UsageError
-from agentgym.vector.arguments import (
-    as_seeds,
-    autoreset_mode_of,
-    checked_count,
-    checked_mask,
-    one_step_limit,
-    per_slot,
-)
-from agentgym.vector.batching import object_array, spread, with_masks
-from agentgym.vector.core import RESET_OPTIONS
+from agentgym.vector.batching import Infos
+from agentgym.vector.core import AgentVectorEnv
 
 BoardPlanes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -79,15 +68,11 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         Raises:
             UsageError: an option is unknown, or has no such value.
         """
-        known = {**options_of(SokobanEnv)}
-        del known["effective_only"]
-        check_options(options, known)
+        check_options(options, _options())
         self.game = SokobanEnv(**options)
         self.names = self.game.names
         self.render_mode = self.game.render_mode
-        self.action_space = spaces.Discrete(len(self.names))
-        shape = (*self.game.extent, len(PLANES))
-        self.observation_space = spaces.Box(0, 1, shape, dtype=np.uint8)
+        self.action_space, self.observation_space = _spaces(self.game)
         self._spec: EnvSpec | None = None
 
     @property
@@ -147,11 +132,11 @@ class SokobanArrayEnv(gymnasium.Env[BoardPlanes, np.int64]):
         return planes
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
-        kept = {key: info[key] for key in ("task_id", "turn", "won", "progress")}
-        return kept | {"action_mask": self.action_masks().astype(np.int8)}
+        shared = {key: info[key] for key in ("task_id", "turn", "won", "progress")}
+        return shared | {"action_mask": self.action_masks().astype(np.int8)}
 
 
-class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
+class SokobanArrayVectorEnv(SokobanVectorEnv):
     """N episodes of `SokobanArrayEnv` stepped together: uint8[N, height, width, 4], MultiDiscrete.
 
     What reset and step return equals `gymnasium.vector.SyncVectorEnv` over `SokobanArrayEnv` to the bit, in
@@ -159,186 +144,77 @@ class SokobanArrayVectorEnv(VectorEnv[Any, Any, Any]):
     slot's task, and leaves slots outside of the mask alone.
     """
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        *,
-        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
-        max_steps: int | None = None,
-        max_episode_steps: int | None = None,
-        **options: Any,
-    ):
+    def __init__(self, num_envs: int = 1, **options: Any):
         """Make N slots.
 
         Args:
             num_envs: number of slots, N.
-            autoreset_mode: what happens to a slot whose episode is over.
-            max_steps: step limit; None for 120.
-            max_episode_steps: Gymnasium's name for ``max_steps``.
-            **options: of `SokobanArrayEnv`.
+            **options: options of `SokobanArrayEnv`, and ``autoreset_mode``.
 
         Raises:
             UsageError: fewer than one slot, an unknown mode or option, or two step limits.
         """
-        num_envs = checked_count(num_envs)
-        self.autoreset_mode = autoreset_mode_of(autoreset_mode)
-        limit = one_step_limit(max_steps, max_episode_steps)
-        self.prototype = SokobanArrayEnv(max_steps=limit, **options)
-        self.num_envs = num_envs
+        check_options(options, {**options_of(AgentVectorEnv), **_options()})
+        super().__init__(num_envs, **options)
+
+    def _prepare(self, num_envs: int) -> None:
+        super()._prepare(num_envs)
         self.names = self.prototype.names
-        self.render_mode = self.prototype.render_mode
-        self.metadata = {**self.prototype.metadata, "autoreset_mode": self.autoreset_mode}
-        self.single_action_space = self.prototype.action_space
-        self.single_observation_space = self.prototype.observation_space
+        self.single_action_space, self.single_observation_space = _spaces(self.prototype)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        game = self.prototype.game
-        self._batch = BoardBatch(
-            num_envs,
-            game.extent.height * (game.extent.width + 1),
-            game.actions,
-            game.rewards,
-            max_steps=game.max_steps,
-            upstream_count=game.upstream_count,
-        )
-        self._generators: list[np.random.Generator | None] = [None] * num_envs
-        self._task_ids = object_array([None] * num_envs)
-        self._over = np.zeros(num_envs, dtype=np.bool_)
-
-    @property
-    def tasks(self) -> TaskSet:
-        """The tasks of the split played."""
-        return self.prototype.tasks
-
-    @property
-    def max_steps(self) -> int:
-        """The step limit of an episode."""
-        return self.prototype.max_steps
-
-    def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[BoardPlanes, dict[str, Any]]:
-        """Start episodes in all slots, or in those of a mask.
-
-        An int seed s seeds slot i with s + i; a list seeds each slot. ``options``: ``tasks`` (length N, by id
-        or source id; None draws) and ``reset_mask`` (bool[N]).
-        """
-        n = self.num_envs
-        given = check_reset_options(options, RESET_OPTIONS)
-        chosen = checked_mask(given.get("reset_mask"), n)
-        named = per_slot(given.get("tasks"), n, "tasks")
-        seeds = as_seeds(seed, chosen, n)
-        if any(self._task_ids[i] is None for i in set(range(n)) - set(chosen)):
-            raise ResetNeeded("reset all slots once, without a mask")
-        tasks = [None if named[i] is None else self.tasks.find(named[i]) for i in chosen]
-        # nothing has changed so far, and nothing is refused from here on
-        self._begin(chosen, tasks, seeds)
-        if len(chosen) == n:
-            return self._observe(), with_masks(self._columns(np.arange(n)), n)
-        slots = np.array(chosen)
-        return self._observe(), _masked(self._columns(slots), slots, n)
 
     def step(self, actions: Any) -> tuple[BoardPlanes, Floats, Bools, Bools, dict[str, Any]]:
-        """Step every slot, with N numbers.
-
-        Returns observations, rewards float64[N], terminations bool[N], truncations bool[N], infos.
-        `ResetNeeded` where a slot has not begun, or its episode is over and the mode is DISABLED.
-        """
-        n = self.num_envs
+        """Step every slot, with N numbers; otherwise as `agentgym.vector.core.AgentVectorEnv.step`."""
         numbers = np.asarray(actions)
-        if numbers.shape != (n,) or numbers.dtype.kind not in "iu" or not self._known(numbers):
-            raise UsageError(f"actions are {n} numbers from 0 to {len(self.names) - 1}, got {actions!r:.60}")
-        self._require_tasks("step()")
-        over = np.flatnonzero(self._over)
-        if over.size and self.autoreset_mode is AutoresetMode.DISABLED:
-            raise ResetNeeded(f"the episode in slot {over[0]} is over: reset it first, with reset_mask")
-        steps = self._batch.step(numbers)
-        rewards, terminated, truncated = steps.rewards, steps.terminated, steps.truncated.copy()
-        infos: dict[str, Any] = {}
-        if over.size:  # NEXT_STEP: their action is ignored
-            rewards[over], terminated[over], truncated[over] = 0.0, False, False
-            self._begin(over.tolist())
-        ended = terminated | truncated
-        if self.autoreset_mode is AutoresetMode.SAME_STEP:
-            self._over = np.zeros(n, dtype=np.bool_)
-            if ended.any():
-                infos = self._finals(np.flatnonzero(ended))
-                self._begin(np.flatnonzero(ended).tolist())
-        else:
-            self._over = ended
-        every = np.arange(n)
-        return self._observe(), rewards, terminated, truncated, with_masks(self._columns(every), n) | infos
+        if numbers.shape != (self.num_envs,) or numbers.dtype.kind not in "iu" or not self._known(numbers):
+            raise UsageError(
+                f"actions are {self.num_envs} numbers from 0 to {len(self.names) - 1}, got {actions!r:.60}"
+            )
+        return super().step([self.names[number] for number in numbers.tolist()])
 
     def action_masks(self) -> Bools:
         """Return bool[N, actions]: True for the actions that change the board."""
-        self._require_tasks("action_masks()")
+        if not all_of(self._begun):
+            raise ResetNeeded("a slot plays no task yet: call reset() before action_masks()")
         return self._batch.effective()
 
-    def render(self) -> tuple[Any, ...] | None:
-        """Return one frame per slot: text (``ansi``) or pictures (``rgb_array``), else None."""
-        if self.render_mode is not None:
-            self._require_tasks("render()")
-        if self.render_mode == "ansi":
-            return tuple(self._batch.text(i) for i in range(self.num_envs))
-        if self.render_mode == "rgb_array":
-            game = self.prototype.game
-            return tuple(draw(self._batch.symbols(None, game.extent), game.tile_size))
-        return None
-
     # ---- inside ----------------------------------------------------------------------------
-
-    def _require_tasks(self, call: str) -> None:
-        if self._task_ids[-1] is None:
-            raise ResetNeeded(f"a slot plays no task yet: call reset() before {call}")
 
     def _known(self, numbers: npt.NDArray[np.integer]) -> bool:
         return bool(numbers.min() >= 0 and numbers.max() < len(self.names))
 
-    def _begin(
-        self, slots: list[int], tasks: Sequence[Task | None] = (), seeds: Sequence[int | None] = ()
-    ) -> None:
-        """Start episodes; ``tasks`` and ``seeds`` are as many as ``slots``, or empty for none."""
-        nothing = [None] * len(slots)
-        for slot, named, seed in zip(slots, tasks or nothing, seeds or nothing, strict=True):
-            generator = self._generators[slot]
-            if generator is None or seed is not None:
-                generator = self._generators[slot] = seeding.np_random(seed)[0]
-            task = self.tasks.draw(generator) if named is None else named
-            self._task_ids[slot] = task.id
-            self._batch.load(slot, task.content)
-            self._over[slot] = False
+    def _refresh(self, slots: Sequence[int]) -> None:
+        """Make nothing: no text or hash is handed out."""
 
-    def _observe(self) -> BoardPlanes:
-        planes: BoardPlanes = _TABLE.take(self._batch.symbols(None, self.prototype.game.extent), axis=0)
+    def _observe_slots(self, slots: Sequence[int]) -> BoardPlanes:
+        where = None if slots is self._every_slot else np.array(slots)
+        planes: BoardPlanes = _TABLE.take(self._batch.symbols(where, self.prototype.extent), axis=0)
         return planes
 
-    def _columns(self, slots: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[Any]]:
+    def _infos(self, where: Ints | None) -> Infos:
+        """Return fresh columns for slots; None for all of them."""
+        at: Any = slice(None) if where is None else where
         batch = self._batch
-        missing, boxes = batch.missing[slots], batch.boxes[slots]
+        missing, boxes = batch.missing[at], batch.boxes[at]
         return {
-            "task_id": self._task_ids[slots],
-            "turn": batch.turns[slots],
+            "task_id": self._task_ids[at].copy(),
+            "turn": batch.turns[at].copy(),
             "won": missing == 0,
             "progress": (boxes - missing) / boxes,
-            "action_mask": batch.effective(slots).astype(np.int8),
-        }
-
-    def _finals(self, ended: npt.NDArray[np.intp]) -> dict[str, Any]:
-        """Return ``final_obs`` and ``final_info`` of slots whose episodes have just ended."""
-        observations = list(self._observe()[ended])
-        mask = np.zeros(self.num_envs, dtype=np.bool_)
-        mask[ended] = True
-        return {
-            "final_obs": spread(object_array(observations), ended.tolist(), self.num_envs),
-            "final_info": _masked(self._columns(ended), ended, self.num_envs),
-            "_final_obs": mask,
-            "_final_info": mask.copy(),
+            "action_mask": batch.effective(where).astype(np.int8),
         }
 
 
-def _masked(columns: dict[str, npt.NDArray[Any]], slots: npt.NDArray[np.intp], n: int) -> dict[str, Any]:
-    """Spread columns of some slots over all n, and add the masks of these slots."""
-    mask = np.zeros(n, dtype=np.bool_)
-    mask[slots] = True
-    infos: dict[str, Any] = {key: spread(column, slots.tolist(), n) for key, column in columns.items()}
-    return infos | {f"_{key}": mask.copy() for key in columns}
+def _options() -> dict[str, Option]:
+    """Return the options of the array forms: the mask says which actions are effective."""
+    known = {**options_of(SokobanEnv)}
+    del known["effective_only"]
+    return known
+
+
+def _spaces(game: SokobanEnv | VisualSokobanEnv) -> tuple[spaces.Discrete, gymnasium.Space[BoardPlanes]]:
+    """Return the spaces of actions and observations."""
+    shape = (*game.extent, len(PLANES))
+    planes: Any = spaces.Box(0, 1, shape, dtype=np.uint8)  # its annotation knows no unsigned numbers
+    return spaces.Discrete(len(game.names)), planes

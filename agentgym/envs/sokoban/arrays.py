@@ -33,7 +33,7 @@ _WEIGHTS = np.array([1, 2, 10], dtype=np.uint16)
 """A key is the sum of the three symbols' byte values times these: found by search, all keys differ."""
 
 _NO_PUSH = 1024
-"""Added to the key of an action that may not push; larger than any key."""
+"""Constant added to the key of an action that may not push; larger than any key."""
 
 
 class Tables(NamedTuple):
@@ -52,7 +52,7 @@ class Steps(NamedTuple):
 
     rewards: npt.NDArray[np.float64]
     terminated: Bools
-    """All boxes are on targets."""
+    """True where all boxes are on targets."""
     truncated: Bools
     """The step limit was reached without that."""
     moved: Bools
@@ -70,7 +70,7 @@ def _make_tables() -> Tables:
     )
     standing = (PLAYER, PLAYER_ON_TARGET)
     cells = (WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, *standing)
-    beyond = (*cells, ord("\n"), 0)  # what lies outside of a board is read, and never matters
+    beyond = (*cells, ord("\n"), 0)  # cells outside the board are read, and never matter
     seen = set()
     for pushes, *symbols in product((True, False), standing, cells, beyond):
         key = int(np.dot(symbols, _WEIGHTS)) + (0 if pushes else _NO_PUSH)
@@ -207,7 +207,7 @@ class BoardBatch:
         """
         where: Any = slice(None) if slots is None else slots
         height, width = extent
-        if (self.strides[where] == width + 1).all():
+        if ((self.strides[where] == width + 1) & (self.lengths[where] == self.size - 1)).all():
             boards: npt.NDArray[np.uint8] = self.boards[where].reshape(-1, height, width + 1)
             return boards[:, :, :-1]
         numbers = range(self.num) if slots is None else slots.tolist()

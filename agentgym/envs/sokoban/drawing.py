@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.core.elements import Element, element, picture
+from agentgym.core.markup import Element, element, picture
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.envs.sokoban.env import REJECTED, SokobanState

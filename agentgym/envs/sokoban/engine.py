@@ -35,7 +35,8 @@ ACTIONS: Mapping[str, tuple[SokobanAction, ...]] = {
         *(SokobanAction(f"move {name}", r, c, False) for name, r, c in _DIRECTIONS),
     ),
 }
-"""By action set. ``agent`` is push-or-move in four directions; ``full`` is gym-sokoban's nine, in order."""
+"""Actions by action set: ``agent``, push or move in four directions; ``full``, gym-sokoban's nine, in
+order."""
 
 _STEP, _ON, _OFF, _ALL = -0.1, 1.0, -1.0, 10.0
 
@@ -57,20 +58,20 @@ Sums are written in gym-sokoban's order of addition, so that they are equal to t
 """
 
 ENTER = {FLOOR: PLAYER, TARGET: PLAYER_ON_TARGET, BOX: PLAYER, BOX_ON_TARGET: PLAYER_ON_TARGET}
-"""What a cell becomes when the player steps on it, pushing away what stood there."""
+"""Cells after the player steps on them, pushing away a box that stood there."""
 
 LEAVE = {PLAYER: FLOOR, PLAYER_ON_TARGET: TARGET}
-"""What a cell becomes when the player leaves it."""
+"""Cells after the player leaves them."""
 
 RECEIVE = {FLOOR: BOX, TARGET: BOX_ON_TARGET}
-"""What a free cell becomes when a box is pushed onto it."""
+"""Free cells after a box is pushed onto them."""
 
 
 class Move(NamedTuple):
     """Effect of an action on a board."""
 
     player: int
-    """Where the player is now."""
+    """Cell of the player after the action."""
     moved: bool
     pushed: bool
     gain: int

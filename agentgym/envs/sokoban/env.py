@@ -31,7 +31,7 @@ ObsT = TypeVar("ObsT")
 SokobanParity: TypeAlias = Literal["gym-sokoban"]
 
 REJECTED = "Nothing happened: this action is not possible here.\n"
-"""Precedes the board after an action that was not accepted."""
+"""Line above the board after an action that was not accepted."""
 
 
 class SokobanState(NamedTuple):
@@ -51,7 +51,7 @@ class _Sokoban(AgentEnv[ObsT]):
 
     suite: ClassVar[str] = SUITE.name
     suite_spec: ClassVar[SuiteSpec] = SUITE
-    state_schema: ClassVar[int] = 1
+    state_schema = 1
     load_may_fail = False
     state_type: ClassVar[Any] = SokobanState
     split_sizes: ClassVar[Mapping[str, int]] = DEFAULT_SIZES
@@ -248,7 +248,7 @@ class SokobanEnv(_Sokoban[str]):
 
 
 class VisualSokobanEnv(_Sokoban[dict[str, Any]]):
-    """Sokoban seen: what `SokobanEnv` shows as text, and a picture of the board.
+    """Sokoban with pictures: the text of `SokobanEnv`, and a picture of the board.
 
     An observation is ``{"text": str, "image": uint8[height, width, 3]}``. States, hashes and tasks are those
     of `SokobanEnv`. Levels smaller than the set's largest are drawn at the top left; the rest of the picture

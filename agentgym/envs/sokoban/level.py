@@ -17,10 +17,10 @@ WALL, FLOOR, TARGET, BOX, BOX_ON_TARGET, PLAYER, PLAYER_ON_TARGET = b"# .$*@+"
 """Byte values of the seven symbols."""
 
 SYMBOLS = "# .$*@+"
-"""All symbols, in the order of the constants above."""
+"""Symbols of a board, in the order of the constants above."""
 
 _EMPTIED = bytes.maketrans(b"$*@+", b" . .")
-"""Leaves walls, floor and targets of a board."""
+"""Table that removes boxes and player from a board: walls, floor and targets stay."""
 
 MAX_SIDE = 256
 """Rows or columns of a level at most."""

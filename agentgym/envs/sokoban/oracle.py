@@ -11,7 +11,7 @@ from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, Level
 from agentgym.envs.sokoban.solver import solve
 
 EXACT_BOXES = 2
-"""Up to so many boxes, solutions have fewest moves; beyond, at most `GREEDY_WEIGHT` times as many."""
+"""Most boxes for which solutions have fewest moves; beyond, at most `GREEDY_WEIGHT` times as many."""
 
 GREEDY_WEIGHT = 2.0
 

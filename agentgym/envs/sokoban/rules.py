@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from agentgym.core.episodes import observed_text
 from agentgym.core.policies import RequestPolicy
 from agentgym.core.types import Observation, Policy, Request
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET
@@ -49,8 +50,7 @@ class GreedyPushPolicy(RequestPolicy):
 
 def read_board(observation: Observation) -> bytes:
     """Return the board that an observation's text shows, without the line that may precede it."""
-    text = observation if isinstance(observation, str) else observation["text"]
-    rows = [line for line in text.split("\n") if _ROW.fullmatch(line)]
+    rows = [line for line in observed_text(observation).split("\n") if _ROW.fullmatch(line)]
     return "\n".join(rows).encode("ascii")
 
 
@@ -74,7 +74,5 @@ def _move(board: bytes, past: frozenset[int]) -> str | None:
     return (*room.walk(now.boxes, player, stand), DIRECTIONS[direction])[0]
 
 
-@lru_cache(maxsize=1024)
-def _floor_plan(empty: bytes) -> FloorPlan:
-    """Return the facts about a board without boxes and player."""
-    return FloorPlan(empty)
+_floor_plan = lru_cache(maxsize=1024)(FloorPlan)
+"""The facts about a board without boxes and player."""

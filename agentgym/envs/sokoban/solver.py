@@ -40,7 +40,7 @@ class _Push(NamedTuple):
 
 
 class FloorPlan:
-    """The fixed part of a board, with what the search knows about it."""
+    """The fixed part of a board, with the search's knowledge of it."""
 
     def __init__(self, board: bytes):
         """Read walls and targets of ``board``; boxes and player may stand anywhere."""

@@ -38,12 +38,12 @@ TOOLS = {
         Tool("wait", "Stay where you are.", template="no operation"),
     ),
 }
-"""By the environment's option ``actions``."""
+"""Tools by the environment's option ``actions``."""
 
 SUITE = SuiteSpec(
     name="sokoban",
     prompt=PromptDefaults("sokoban", tiny_history=0),
-    # without a warm-up the first updates clip a third of their terms, and what random weights won is gone
+    # the warm-up is needed: without it the first updates clip a third of their terms and undo the first wins
     tiny={"env_options.dim_room": [6, 6], "env_options.num_boxes": 1, "warmup": 5},
     measures=path_measures("the shortest solution known or the solver's"),
     sources=(BOXOBAN,),

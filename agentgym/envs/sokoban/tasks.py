@@ -23,7 +23,7 @@ REMEMBERED = 100_000
 """Streamed tasks that can still be named by id; older ones by source id only."""
 
 MAX_DIGITS = 19
-"""Of a candidate number; those drawn are below 2**62."""
+"""Largest number of digits of a candidate number; those drawn are below 2**62."""
 
 
 class Extent(NamedTuple):
@@ -60,7 +60,7 @@ class BankTaskSet(TaskSet):
         self._players: list[int] = bank.players.tolist()
         self._optimal: list[int] = bank.optimal.tolist()
         self._candidates: list[int] = bank.candidates.tolist()
-        self._made: dict[int, Task] = {}  # by index, as drawn: the next draw of it costs less
+        self._made: dict[int, Task] = {}  # tasks by index: drawing one again costs less
         self._ids: list[str] = []
         self._by_id: dict[str, int] = {}
 
@@ -96,19 +96,16 @@ class BankTaskSet(TaskSet):
     def _make(self, index: int) -> Task:
         task = self._made.get(index)
         if task is None:
-            task = self._made[index] = self._make_anew(index)
+            board, moves = self._board(index), self._optimal[index]
+            name = self.config.name
+            task = self._made[index] = Task(
+                content_id(board.decode("ascii")),
+                Level(board, self.config.width, self._players[index], self.config.boxes, 0, False),
+                f"{name}#{self._candidates[index]}",
+                name,
+                {"optimal_moves": moves} if moves else {},
+            )
         return task
-
-    def _make_anew(self, index: int) -> Task:
-        board, moves = self._board(index), self._optimal[index]
-        name = self.config.name
-        return Task(
-            content_id(board.decode("ascii")),
-            Level(board, self.config.width, self._players[index], self.config.boxes, 0, False),
-            f"{name}#{self._candidates[index]}",
-            name,
-            {"optimal_moves": moves} if moves else {},
-        )
 
     def _index(self, key: str) -> int | None:
         if "#" in key:
@@ -148,7 +145,7 @@ class StreamTaskSet(BankTaskSet):
     def find(self, key: str) -> Task:
         """Return a task by source id or by id."""
         candidate = None
-        if isinstance(key, str):  # options of reset pass what they were given
+        if isinstance(key, str):  # options of reset arrive unchecked
             candidate = _candidate_of(key, self.config) if "#" in key else self._drawn.get(key)
         task = None if candidate is None else self._candidate(candidate)
         return super().find(key) if task is None else task

@@ -37,7 +37,7 @@ class _Scope(NamedTuple):
     """Scope of a slot's state hashes."""
 
     prefix: bytes
-    """What `canonical` puts before the bytes of a board."""
+    """Bytes that `canonical` puts before those of a board."""
     length: int
     """Length of the board's text."""
     hasher: StateHasher
@@ -65,7 +65,7 @@ class SokobanVectorEnv(AgentVectorEnv):
             upstream_count=single.upstream_count,
         )
         self._number = {name: i for i, name in enumerate(single.names)}
-        self._weights = 1 << np.arange(len(single.names))  # of an action set as a number
+        self._weights = 1 << np.arange(len(single.names))  # an action set is a sum of these
         self._subsets: dict[int, tuple[str, ...]] = {}
         self._tasks: list[Task | None] = [None] * num_envs
         self._scopes: dict[int, _Scope] = {}
@@ -201,7 +201,7 @@ class SokobanVectorEnv(AgentVectorEnv):
             prefix, length, hasher = scopes[slot]
             board = boards[slot * size : slot * size + length]
             texts[slot] = board.decode("ascii")
-            # the prefix spares `canonical` finding out anew that this is bytes of that length
+            # the prefix saves `canonical` the look at type and length
             state = canonical((board, int(batch.counted[slot]))) if upstream else prefix + board
             hashes[slot] = hasher.hash(state, not running[slot])
 
@@ -262,7 +262,7 @@ def sokoban_vector_env(num_envs: int = 1, **options: Any) -> AgentVectorEnv:
 
     Args:
         num_envs: slots.
-        **options: as `SokobanVectorEnv`.
+        **options: options of `SokobanVectorEnv`.
     """
     if checked_count(num_envs) < ARRAYS_FROM:
         return SerialVectorEnv(num_envs, env_class=SokobanEnv, **options)

@@ -17,7 +17,7 @@ from agentgym.io.untrusted import loads_json
 ActionType: TypeAlias = Literal["none", "speak", "non-verbal communication", "action", "leave"]
 
 ACTION_TYPES: tuple[ActionType, ...] = get_args(ActionType)
-"""In the order in which they are offered."""
+"""Types of actions, in the order in which they are offered."""
 
 CALLS: Mapping[str, ActionType] = {
     "speak": "speak",
@@ -35,7 +35,7 @@ class SocialAction(NamedTuple):
     Example:
         >>> SocialAction("speak", "Hello!").written
         'speak[Hello!]'
-        >>> SocialAction("speak", "Hello!").told
+        >>> SocialAction("speak", "Hello!").text
         'said: "Hello!"'
     """
 
@@ -50,7 +50,7 @@ class SocialAction(NamedTuple):
         return self.type if name is None else write_calls([Call(name, self.argument)])
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The action's words in the conversation, after the character's name; as in SOTOPIA."""
         match self.type:
             case "none":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.core.elements import Element, element
+from agentgym.core.markup import Element, element
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.envs.sotopia.actions import SocialAction
@@ -56,11 +56,11 @@ def _people(scenario: Scenario, own: Side | None) -> list[str]:
 
 
 def _bubble(scenario: Scenario, side: Side, action: SocialAction, number: int) -> Element:
-    said = action.type == "speak"
+    spoken = action.type == "speak"
     return element(
         "li",
         element("span", f"{number} {scenario.characters[side].name}", class_="muted"),
-        element("p", action.argument) if said else element("p", element("em", action.told)),
+        element("p", action.argument) if spoken else element("p", element("em", action.text)),
         class_=f"bubble {_PLACES[side]}",
     )
 

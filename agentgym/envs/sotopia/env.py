@@ -39,7 +39,7 @@ from agentgym.envs.sotopia.views import Detail, conversation, judge_view
 from agentgym.vector.serial import SerialVectorEnv
 
 NOT_READ = "Your last action could not be read, and you did nothing."
-"""Follows the page after an action that was rejected."""
+"""Line below the page after an action that was rejected."""
 
 WON_ABOVE = 6.0
 """A goal rated above this is reached, as in iStar."""
@@ -120,8 +120,8 @@ class SotopiaEnv(AgentEnv[str]):
             view: ``default``; ``omniscient`` tells everything; ``lite`` leaves backgrounds out.
             reward: ``native`` or ``goal``, ``utterance``, ``sparse10`` or ``score+success``, as above.
             actions: ``text``, or ``candidates`` to choose among a few listed ones (built-in scenarios).
-            unreadable: what becomes of an action that is none: ``rejected``, or ``none`` is played for it.
-            max_turns: after which the conversation is over.
+            unreadable: treatment of an action that is none: ``rejected``, or ``none`` is played for it.
+            max_turns: turns after which the conversation is over.
             max_steps: step limit; None for what ``max_turns`` comes to.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 
@@ -169,13 +169,13 @@ class SotopiaEnv(AgentEnv[str]):
     ) -> QueryGenerator:
         """Ask the partner until it is the learner's turn, in one round at least."""
         name = name if name in self.players else PARTNER
-        asked = False
+        queried = False
         while (waiting := game.to_act(talk)) and task.content.side not in (None, waiting[0]):
             question = self.players[name].question(task.content.scenario, waiting[0], talk, sample)
             (answer,) = yield (Query(name, question),)
             talk = game.apply(talk, waiting[0], read_reply(answer))
-            asked = True
-        if not asked:
+            queried = True
+        if not queried:
             yield ()
         return talk
 
@@ -322,9 +322,9 @@ class SotopiaEnv(AgentEnv[str]):
     def state_text(self) -> str:
         """Return the scenario as the judge knows it, and the conversation."""
         self.task  # noqa: B018 (raises before the first reset)
-        told = conversation(self._scenario, self._now.talk, None) or "(nothing yet)"
+        talk_text = conversation(self._scenario, self._now.talk, None) or "(nothing yet)"
         rated = "" if self._final is None else f"\n\nRatings: {self._final[0]}\n{self._final[1]}"
-        return f"{judge_view(self._scenario)}\n\nConversation so far:\n{told}{rated}"
+        return f"{judge_view(self._scenario)}\n\nConversation so far:\n{talk_text}{rated}"
 
     # ---- states --------------------------------------------------------------------------------
 
@@ -351,7 +351,7 @@ class SotopiaEnv(AgentEnv[str]):
                     raise ValueError("its ratings are not the judge's")
 
     def _identity(self) -> Any:
-        # a rating decides what the next one pays, where each step is paid and it cannot be computed again
+        # a rating cannot be computed again and decides the next reward where each step is paid, so it is part
         paid = self.options.reward == "utterance" and not self._judge_is_exact
         return (
             self._scenario.relationship,

@@ -24,7 +24,7 @@ MAX_TURNS = 1_000
 """Turns of a conversation at most."""
 
 MAX_IDLE_TURNS = 2
-"""How many times in a row nothing may be done; once more, and the conversation is over."""
+"""Largest number of idle turns in a row; one more ends the conversation."""
 
 _EITHER: tuple[tuple[Side, ...], tuple[Side, ...]] = ((0,), (1,))
 _BOTH: tuple[Side, ...] = (0, 1)
@@ -32,11 +32,11 @@ _NONE_ONLY = ACTION_TYPES[:1]
 
 
 class SocialTurn(NamedTuple):
-    """A turn: what each side did; the side that was not to act did nothing."""
+    """Actions of both sides in a turn; a side that could not act did nothing."""
 
     actions: tuple[SocialAction, SocialAction]
     acting: tuple[Side, ...]
-    """Who was to act."""
+    """Sides that could act."""
 
 
 class GameState(NamedTuple):
@@ -44,7 +44,7 @@ class GameState(NamedTuple):
 
     turns: tuple[SocialTurn, ...] = ()
     pending: SocialAction | None = None
-    """In simultaneous order: what side 0 does in the turn that side 1 has still to act in."""
+    """Action of side 0 in a turn of simultaneous order in which side 1 has still to act."""
     left: bool = False
     """Whether somebody left."""
     stale: bool = False
@@ -78,10 +78,10 @@ class SocialGame:
 
         Args:
             order: ``round-robin`` (side 0 first), ``simultaneous``, or ``random``: one side a turn, as drawn.
-            stale_rule: whose nothing counts. ``acting-agents``: that of sides that were to act; ``0.1.4``, as
-                in that release of SOTOPIA: everybody's, so that whoever is not to act counts as well.
+            stale_rule: sides whose idle turns count. ``acting-agents``: those that could act; ``0.1.4``, as
+                in that release of SOTOPIA: both, also a side that could not act.
             max_turns: turns after which the conversation is over.
-            draws: in random order, who acts in each turn.
+            draws: sides that act in each turn, in random order.
 
         Raises:
             UsageError: an argument is none of those that there are, or the draws do not fit.
@@ -131,7 +131,7 @@ class SocialGame:
         """Return the state after a side has acted.
 
         Args:
-            state: where it stands.
+            state: the conversation so far.
             side: first of `to_act`; another side may do nothing, which changes nothing.
             action: any that is `legal`.
 

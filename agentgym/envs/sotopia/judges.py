@@ -1,4 +1,4 @@
-"""Judges: who rates a conversation. Each is an answerer that rates both sides in one answer.
+"""Judges: who rates a conversation. Each is a backend that rates both sides in one answer.
 
 The rule-based judge is exact: it reads the binding moves of a built-in scenario and no words. A language
 model's ratings are attested, and its prompt is a part of what it is.
@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from agentgym.core.queries import AnswerKind, UnansweredError
+from agentgym.core.queries import AnswerKind, QueryBackend, UnansweredError
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
 from agentgym.envs.sotopia.builtin.judge import JUDGE_VERSION, rate
 from agentgym.envs.sotopia.game import GameState
@@ -24,33 +24,23 @@ from agentgym.envs.sotopia.judgeprompt import (
 )
 from agentgym.envs.sotopia.modelcalls import (
     ModelPart,
-    asked_again,
     begun,
     finished,
+    retry_messages,
     unanswered,
     unreadable,
 )
 from agentgym.envs.sotopia.scenarios import Scenario
 
 TRIES: Final = 2
-"""How often a rating is asked for where neither an answer nor its repair can be read: four requests."""
+"""Number of tries at a rating when neither an answer nor its repair can be read: four requests."""
 
 
-class SocialJudge(Protocol):
-    """Rates conversations; an `agentgym.core.queries.QueryBackend`."""
-
-    @property
-    def kind(self) -> AnswerKind:
-        """The kind of its answers."""
+class SocialJudge(QueryBackend, Protocol):
+    """Rates conversations: `agentgym.envs.sotopia.judgeprompt.read_rating` reads its answers."""
 
     def question(self, scenario: Scenario, state: GameState) -> Any:
         """Return a conversation's question: all that the answer depends on."""
-
-    def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
-        """Return ratings for each question, as `agentgym.envs.sotopia.judgeprompt.read_rating` reads them."""
-
-    def agrees(self, said: Any, computed: Any) -> bool:
-        """Return whether a rating that was recorded is the one computed here."""
 
 
 class RuleJudge:
@@ -69,9 +59,9 @@ class RuleJudge:
         """Rate."""
         return [{"ratings": [list(side) for side in rate(*question)]} for question in questions]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are the same ratings."""
-        return bool(said == computed)
+        return bool(recorded == computed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +71,7 @@ class JudgeOptions:
     temperature: float = 0.0
     max_tokens: int = 2_048
     prompt: str = ""
-    """As `agentgym.envs.sotopia.judgeprompt.judge_prompt` takes it: a file, or empty for our own."""
+    """Prompt, as `agentgym.envs.sotopia.judgeprompt.judge_prompt` takes it: a file, or empty for our own."""
 
 
 class ModelJudge:
@@ -118,7 +108,7 @@ class ModelJudge:
     def _send(
         self, answer: Future[Any], messages: tuple[ChatMessage, ...], sample: int, unread: list[str]
     ) -> None:
-        """Ask once for an ``answer``; ``unread`` are the replies so far, which could not be read."""
+        """Request an ``answer`` once; ``unread`` are the replies so far, which could not be read."""
         request = ChatRequest(
             messages=messages,
             sampling=self._sampling,
@@ -148,7 +138,7 @@ class ModelJudge:
             first = request.messages[0]
             if len(unread) % 2:
                 problem = self.prompt.repair.format(problem=error).strip()
-                self._send(answer, asked_again(first, reply.text, problem), request.sample, unread)
+                self._send(answer, retry_messages(first, reply.text, problem), request.sample, unread)
             elif len(unread) < 2 * TRIES:
                 self._send(answer, (first,), request.sample + 1, unread)
             else:
@@ -162,6 +152,6 @@ class ModelJudge:
         """Ask all at once, and wait; an UnansweredError stands for a rating that cannot be had."""
         return [finished(future) for future in [self.submit(question) for question in questions]]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are the same ratings, whatever the reasons."""
-        return bool(said["ratings"] == computed["ratings"])
+        return bool(recorded["ratings"] == computed["ratings"])

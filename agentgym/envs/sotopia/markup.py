@@ -32,7 +32,7 @@ def strip_tags(text: str, viewer: Side | None) -> str:
         >>> strip_tags('Sell it (<extra_info>for <p viewer="agent_0">at least 40</p>!</extra_info>)', 1)
         'Sell it (for !)'
     """
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # as XML has it
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # XML knows one line break
     if "<" not in text and "&" not in text:
         return text
     for attempt in (text, text.replace("&", "&amp;")):
@@ -42,7 +42,7 @@ def strip_tags(text: str, viewer: Side | None) -> str:
             parser.feed(attempt)
             parser.feed("</root>")
             return str(parser.close())
-        except (ET.ParseError, UnicodeEncodeError):  # the second for half of a surrogate pair
+        except (ET.ParseError, UnicodeEncodeError):  # half of a surrogate pair cannot be encoded
             continue
     return _strip_loosely(text, viewer)
 

@@ -20,7 +20,7 @@ from agentgym.io.records import parse
 from agentgym.io.untrusted import whole_text
 
 Submit: TypeAlias = Callable[[ChatRequest], "Future[ChatReply]"]
-"""Asks a model."""
+"""Function that sends a request to a model."""
 
 OptionsT = TypeVar("OptionsT")
 
@@ -36,7 +36,7 @@ class ModelPart(NamedTuple):
 
     spec: EndpointSpec
     submit: Submit | None = None
-    """Asks it; None for the endpoint of this process, which is opened when it is first asked."""
+    """Function that sends a request; None for this process's endpoint, which the first request opens."""
 
     @property
     def identity(self) -> str:
@@ -81,7 +81,7 @@ def unanswered(error: BaseException, who: str) -> BaseException:
     return error
 
 
-def asked_again(first: ChatMessage, reply: str, problem: str) -> tuple[ChatMessage, ...]:
+def retry_messages(first: ChatMessage, reply: str, problem: str) -> tuple[ChatMessage, ...]:
     """Return the messages that quote an unreadable reply back, and say what is wrong with it."""
     return first, ChatMessage("assistant", reply[:MAX_QUOTED]), ChatMessage("user", problem)
 

@@ -11,7 +11,7 @@ from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.envs.sotopia.views import Detail, conversation, strip_tags, view
 
 SLOTS: Final = {"speak": "words", "non-verbal": "gesture", "action": "deed"}
-"""What stands in angle brackets in a template, by the name that action strings have."""
+"""Words in angle brackets of a template, by the name that action strings have."""
 
 _NAMES = {type: name for name, type in CALLS.items()}
 
@@ -37,8 +37,8 @@ def _template(type: ActionType) -> str:
 
 def page(scenario: Scenario, side: Side, state: GameState, detail: Detail) -> str:
     """Return all that a character knows: its context and the conversation so far."""
-    told = conversation(scenario, state, side) or "(nothing yet)"
-    return f"{view(scenario, side, detail)}\n\nConversation so far:\n{told}"
+    talk = conversation(scenario, state, side) or "(nothing yet)"
+    return f"{view(scenario, side, detail)}\n\nConversation so far:\n{talk}"
 
 
 @lru_cache(maxsize=1_024)

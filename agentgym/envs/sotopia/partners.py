@@ -1,4 +1,4 @@
-"""Partners: who plays the other side. Each is an answerer, so that a batch of episodes is one call.
+"""Partners: who plays the other side. Each is a backend, so that a batch of episodes is one call.
 
 A partner says what it wants to be asked (`Partner.question`) and answers with an action string. Scripted ones
 are exact: nothing of them is recorded, and verification computes their moves anew. A language model's moves
@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any, Final, Protocol, Self
 
 from agentgym.core.hashing import canonical_json, content_id
-from agentgym.core.queries import UNREADABLE, AnswerKind
+from agentgym.core.queries import UNREADABLE, AnswerKind, QueryBackend
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRequest, ChatSampling
 from agentgym.envs.sotopia.actions import ACTION_TYPES, CALLS, NOTHING, SocialAction
 from agentgym.envs.sotopia.builtin.partners import PARTNERS_VERSION, ScriptedPartner
@@ -24,9 +24,9 @@ from agentgym.envs.sotopia.builtin.temperaments import Temperament
 from agentgym.envs.sotopia.game import GameState
 from agentgym.envs.sotopia.modelcalls import (
     ModelPart,
-    asked_again,
     begun,
     finished,
+    retry_messages,
     unanswered,
     unreadable,
 )
@@ -95,14 +95,14 @@ def read_action_reply(text: str) -> SocialAction | None:
     if reading.calls:
         called = set(_CALLING.parse(text).actions)
         return read_move(called.pop()) if len(called) == 1 else None
-    said = unfenced(reading.text)
-    begun = list(_BEGIN.finditer(said))
+    body = unfenced(reading.text)
+    begun = list(_BEGIN.finditer(body))
     if not begun:
         return _object(text)
-    ends = [*(each.start() for each in begun[1:]), len(said)]
-    found = [_stated(said, each, end) for each, end in zip(begun, ends, strict=True)]
+    ends = [*(each.start() for each in begun[1:]), len(body)]
+    found = [_stated(body, each, end) for each, end in zip(begun, ends, strict=True)]
     action, last = found[-1]
-    around = (said[: begun[0].start()], said[last:])
+    around = (body[: begun[0].start()], body[last:])
     same = all(each == action for each, _ in found)
     return action if same and not all(text.strip(_MARKS + "\n") for text in around) else None
 
@@ -114,7 +114,7 @@ def _stated(text: str, begun: re.Match[str], end: int) -> tuple[SocialAction | N
     depth = 1
     for bracket in _BRACKET.finditer(text, begun.end(), end):
         depth += 1 if bracket[0] == "[" else -1
-        if depth == 0:  # what an action says ends with its line
+        if depth == 0:  # an action ends with its line
             line = text.find("\n", bracket.end(), end)
             end = end if line < 0 else line
             words = " ".join(text[begun.end() : end].rstrip(_MARKS).split())
@@ -135,12 +135,8 @@ def _object(text: str) -> SocialAction | None:
     return read_move(canonical_json({"action_type": kind, "argument": "" if argument is None else argument}))
 
 
-class Partner(Protocol):
-    """Plays the other side; an `agentgym.core.queries.QueryBackend`."""
-
-    @property
-    def kind(self) -> AnswerKind:
-        """The kind of its answers."""
+class Partner(QueryBackend, Protocol):
+    """Plays the other side: its answers are action strings."""
 
     def question(self, scenario: Scenario, side: Side, state: GameState, sample: int) -> Any:
         """Return the question: all that the answer depends on.
@@ -149,14 +145,8 @@ class Partner(Protocol):
             scenario: is played.
             side: the partner's.
             state: the conversation so far, the partner to act.
-            sample: tells attempts at one task apart, where answers are sampled.
+            sample: number of the attempt at a task, where answers are sampled.
         """
-
-    def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
-        """Return an action string for each question."""
-
-    def agrees(self, said: Any, computed: Any) -> bool:
-        """Return whether an answer that was recorded is the one computed here."""
 
 
 class TemperamentPartner:
@@ -180,9 +170,9 @@ class TemperamentPartner:
         """Return the script's action."""
         return [self._script.reply(*question).written for question in questions]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are the same action."""
-        return bool(said == computed)
+        return bool(recorded == computed)
 
 
 @cache
@@ -198,7 +188,7 @@ class PartnerOptions:
     temperature: float = 0.7
     max_tokens: int = 512
     wording: str = "sotopia"
-    """As `agentgym.prompts.load_template` takes it."""
+    """Wording, as `agentgym.prompts.load_template` takes it."""
     format: str = "plain"
     """The way to answer: ``plain`` or ``think-action``, as there."""
 
@@ -259,7 +249,7 @@ class ModelPartner:
         return [render(self._template, fields).text, sample if self.kind.sampled else 0]
 
     def submit(self, question: Any) -> Future[Any]:
-        """Ask, twice at most; the result is an action string, or what `read_reply` takes beside it."""
+        """Request an action, twice at most; the result is one that `read_reply` takes."""
         prompt, sample = question
         known = content_id(prompt)
         if known in self._begun:
@@ -294,7 +284,7 @@ class ModelPartner:
             elif unread:
                 answer.set_result(unreadable([*unread, reply]))
             else:
-                again = replace(request, messages=asked_again(request.messages[0], reply, _repair()))
+                again = replace(request, messages=retry_messages(request.messages[0], reply, _repair()))
                 self._model.ask(again).add_done_callback(
                     lambda done: self._settle(answer, known, again, [reply], done)
                 )
@@ -314,6 +304,6 @@ class ModelPartner:
         """Ask all at once, and wait; an UnansweredError stands for an answer that cannot be had."""
         return [finished(future) for future in [self.submit(question) for question in questions]]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are the same action."""
-        return bool(said == computed)
+        return bool(recorded == computed)

@@ -84,14 +84,14 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         """Open the scenarios.
 
         Args:
-            dataset: as `agentgym.envs.sotopia.source.open_tasks` takes it.
-            split: whose scenarios are played.
-            order: as `agentgym.envs.sotopia.game.SocialGame` takes it.
-            stale_rule: as `agentgym.envs.sotopia.game.SocialGame` takes it.
-            view: as `agentgym.envs.sotopia.views.view` takes it.
+            dataset: data set, as `agentgym.envs.sotopia.source.open_tasks` takes it.
+            split: split of the scenarios.
+            order: order of turns, as `agentgym.envs.sotopia.game.SocialGame` takes it.
+            stale_rule: rule of idle turns, as `agentgym.envs.sotopia.game.SocialGame` takes it.
+            view: view of the scenario, as `agentgym.envs.sotopia.views.view` takes it.
             max_turns: turns after which a conversation is over.
-            judge: None for the rule-based one, which rates built-in scenarios only.
-            reward: which of the ratings is paid.
+            judge: judge of the conversation; None for the rule-based one, for built-in scenarios only.
+            reward: rating that is paid.
             render_mode: ``ansi`` for the judge's text.
 
         Raises:
@@ -123,7 +123,11 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         self.observation_spaces = {
             agent: spaces.Dict({"text": UnicodeText(), "turn": turn}) for agent in AGENTS
         }
-        self.action_spaces = {agent: _action_space() for agent in AGENTS}
+        kinds = spaces.Discrete(len(ACTION_TYPES))
+        self.action_spaces = {
+            agent: spaces.Dict({"action_type": kinds, "argument": UnicodeText(MAX_ARGUMENT_LENGTH)})
+            for agent in AGENTS
+        }
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         """Return the space of a side's observations."""
@@ -137,7 +141,7 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
         """Begin a conversation.
 
         Args:
-            seed: of the scenario and of random order; None to draw on.
+            seed: seed of the scenario and of random order; None to draw on.
             options: ``task`` for a scenario by its task id or source id. Others do not count, since
                 PettingZoo hands all of them to every environment.
 
@@ -179,8 +183,8 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
     def observe(self, agent: str) -> SocialObservation:
         """Return a side's observation."""
         side = AGENTS[agent]
-        told = (view(self._scenario, side, self._view), conversation(self._scenario, self._state, side))
-        return {"text": "\n".join(filter(None, told)), "turn": np.int64(len(self._state.turns))}
+        texts = (view(self._scenario, side, self._view), conversation(self._scenario, self._state, side))
+        return {"text": "\n".join(filter(None, texts)), "turn": np.int64(len(self._state.turns))}
 
     def render(self) -> str | None:
         """Return the judge's view of everything; None without a mode."""
@@ -215,11 +219,6 @@ class SotopiaAec(AECEnv):  # type: ignore[misc]  # the package has no types
             self.rewards[agent] = ratings.goal / 10 if self._reward_of == "goal" else ratings.overall
             self.terminations[agent] = ending != "turns"
             self.truncations[agent] = ending == "turns"
-
-
-def _action_space() -> spaces.Dict:
-    kinds = spaces.Discrete(len(ACTION_TYPES))
-    return spaces.Dict({"action_type": kinds, "argument": UnicodeText(MAX_ARGUMENT_LENGTH)})
 
 
 def _read(action: Any) -> SocialAction | None:

@@ -26,19 +26,19 @@ class Ratings(NamedTuple):
     """
 
     believability: int
-    """Whether it behaves as the person it is."""
+    """Agreement of its behaviour with its person."""
     relationship: int
-    """Whether the two are closer than before."""
+    """Change of the relationship: above 0 where the two are closer than before."""
     knowledge: int
-    """What it learnt."""
+    """Knowledge that it gained."""
     secret: int
-    """Whether it kept what it has to keep."""
+    """Secrecy: 0 where it gave nothing away."""
     social_rules: int
-    """Whether it broke rules or laws."""
+    """Respect for rules and laws: 0 where it broke none."""
     financial_and_material_benefits: int
-    """What it gained in money and goods."""
+    """Gain or loss in money and goods."""
     goal: int
-    """How far it reached what it wanted."""
+    """Degree to which it reached its goal."""
 
     @property
     def overall(self) -> float:

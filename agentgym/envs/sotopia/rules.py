@@ -39,7 +39,7 @@ class OwnTerms:
     """A side's knowledge of the terms: its own part."""
 
     gains: dict[str, int]
-    """What each deal brings it beyond no deal."""
+    """Gain of each deal for the side, beyond no deal."""
     exhibits: tuple[Exhibit, ...] = ()
 
     @classmethod
@@ -80,8 +80,8 @@ def choose(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialA
     offers = [move.removeprefix("offer ") for move in moves if move.startswith("offer ")]
     standing = offers[-1] if offers else ""  # this agent rejects nothing
     most = max(own.gains.values())
-    asked = DEMANDS[min(len(mine), len(DEMANDS) - 1)] * most / 100
-    if standing in own.gains and own.gains[standing] >= max(asked, 1):
+    demand = DEMANDS[min(len(mine), len(DEMANDS) - 1)] * most / 100
+    if standing in own.gains and own.gains[standing] >= max(demand, 1):
         return SocialAction("action", "accept")
     if not mine:
         return SocialAction("speak", "What matters most to you in this?")
@@ -89,7 +89,7 @@ def choose(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialA
     if exhibit is not None:
         return SocialAction("action", f"show {exhibit.name}")
     excluded = {move.removeprefix("exclude ") for move in moves if move.startswith("exclude ")}
-    wanted = [name for name, gain in own.gains.items() if gain >= max(asked, 1) and name not in excluded]
+    wanted = [name for name, gain in own.gains.items() if gain >= max(demand, 1) and name not in excluded]
     if not wanted:
         wanted = [name for name, gain in own.gains.items() if gain > 0 and name not in excluded]
     if not wanted:
@@ -107,9 +107,9 @@ def _next(own: OwnTerms, wanted: Sequence[str], mine: Sequence[SocialAction]) ->
 def _exhibit(own: OwnTerms, mine: Sequence[SocialAction], theirs: Sequence[SocialAction]) -> Exhibit | None:
     """Return evidence to show: what speaks to a concern that the other named, the weightiest first."""
     shown = {action.argument.removeprefix("show ") for action in mine if action.type == "action"}
-    said = " ".join(action.argument.lower() for action in theirs if action.type == "speak")
-    told = [one for one in own.exhibits if one.name not in shown and one.about in said]
-    return max(told, key=lambda one: one.weight, default=None)
+    speech = " ".join(action.argument.lower() for action in theirs if action.type == "speak")
+    relevant = [one for one in own.exhibits if one.name not in shown and one.about in speech]
+    return max(relevant, key=lambda one: one.weight, default=None)
 
 
 def sides(state: GameState, side: Side) -> tuple[list[SocialAction], list[SocialAction]]:
@@ -172,7 +172,7 @@ def read_page(page: str, side: Side | None = None) -> tuple[OwnTerms, list[Socia
     for line in _LINE.findall(page):
         for name in done:
             if line.startswith(f"{name} "):
-                done[name].append(_read_told(line.removeprefix(f"{name} ")))
+                done[name].append(_read_line(line.removeprefix(f"{name} ")))
     return OwnTerms.read(goals[side]), done[people[1 + side]], done[people[2 - side]]
 
 
@@ -181,15 +181,15 @@ def _goal(page: str, name: str) -> str:
     return "Unknown" if found is None else found[1]
 
 
-def _read_told(told: str) -> SocialAction:
+def _read_line(line: str) -> SocialAction:
     """Return the action that a line of the conversation tells."""
-    if told.startswith("said: "):
+    if line.startswith("said: "):
         try:
-            return SocialAction("speak", str(json.loads(told.removeprefix("said: "))))
+            return SocialAction("speak", str(json.loads(line.removeprefix("said: "))))
         except ValueError:
-            return SocialAction("speak", told.removeprefix("said: "))
-    if told.startswith("[action] "):
-        return SocialAction("action", told.removeprefix("[action] "))
-    if told.startswith("[non-verbal communication] "):
-        return SocialAction("non-verbal communication", told.removeprefix("[non-verbal communication] "))
-    return SocialAction("leave") if told == "left the conversation" else NOTHING
+            return SocialAction("speak", line.removeprefix("said: "))
+    if line.startswith("[action] "):
+        return SocialAction("action", line.removeprefix("[action] "))
+    if line.startswith("[non-verbal communication] "):
+        return SocialAction("non-verbal communication", line.removeprefix("[non-verbal communication] "))
+    return SocialAction("leave") if line == "left the conversation" else NOTHING

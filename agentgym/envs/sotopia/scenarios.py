@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Side: TypeAlias = Literal[0, 1]
-"""One of the two characters of a scenario."""
+"""Number of one of the two characters of a scenario."""
 
 STRANGER, KNOW_BY_NAME, ACQUAINTANCE, FRIEND, ROMANTIC, FAMILY = range(6)
-"""How the two relate, as SOTOPIA numbers it."""
+"""Relationships of the two, as SOTOPIA numbers them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Scenario:
     text: str
     """The situation, as both are told it."""
     goals: tuple[str, str]
-    """What each side wants; private."""
+    """Goal of each side; private."""
     relationship: int
     """0 stranger, 1 know by name, 2 acquaintance, 3 friend, 4 romantic, 5 family."""
     characters: tuple[Character, Character]
@@ -59,7 +59,7 @@ class Scenario:
     """Kind of interaction, such as ``negotiation``; SOTOPIA's codename for real scenarios."""
     source: str = ""
     terms: Any = None
-    """What makes a built-in scenario verifiable; None for real ones."""
+    """Terms that make a built-in scenario verifiable; None for real ones."""
 
     def __hash__(self) -> int:
         """Return a hash of two texts, which keep theirs: a scenario is looked up at every step."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -12,7 +11,7 @@ from agentgym.core.hashing import content_id, sha256_json
 from agentgym.core.options import check_choice
 from agentgym.core.queries import QueryBackend
 from agentgym.core.rng import KeyRng
-from agentgym.core.tasks import Task, TaskSet
+from agentgym.core.tasks import Task, TaskSet, pinned
 from agentgym.envs.sotopia.builtin.temperaments import NAMES, Temperament
 from agentgym.envs.sotopia.game import Order, SocialGame, StaleRule
 from agentgym.envs.sotopia.judges import JudgeOptions, ModelJudge, RuleJudge, SocialJudge
@@ -66,7 +65,7 @@ class TalkSetup(NamedTuple):
     """The partner by what it is asked for, openings apart where those differ; none in self-chat."""
     query_backends: Mapping[str, QueryBackend]
     game_of: Callable[[Task], SocialGame]
-    """Returns the rules of a task; who acts in random order follows from the task."""
+    """Function that returns the rules of a task; a random order of acting follows from the task."""
     key: str
     """Names the data and all that decides how an episode goes on."""
 
@@ -93,23 +92,15 @@ def set_up(dataset: str, split: str, options: TalkOptions, partner: Any, judge: 
         "judge": rater.kind.name,
         **{name: getattr(options, name) for name in ("order", "stale_rule", "view", "reward", "max_turns")},
     }
-    pinned = _pinned(tasks, tuple(parts.items()))
-    shared = {name: value for name, value in pinned.manifest.items() if name not in _OF_A_SPLIT}
+    tasks = pinned(tasks, tuple(parts.items()))
+    shared = {name: value for name, value in tasks.manifest.items() if name not in _OF_A_SPLIT}
     query_backends: dict[str, QueryBackend] = {**players, JUDGE: rater}
     key = f"{dataset}:{sha256_json(shared)[:16]}"
-    return TalkSetup(pinned, rater, players, query_backends, partial(_game, options), key)
+    return TalkSetup(tasks, rater, players, query_backends, partial(_game, options), key)
 
 
 _OF_A_SPLIT = ("split", "n", "scenarios_sha256")
 """Keys of a manifest that differ between the splits of one data set."""
-
-
-@lru_cache(maxsize=64)
-def _pinned(tasks: TaskSet, parts: tuple[tuple[str, Any], ...]) -> TaskSet:
-    """Return the same tasks with all that their scores depend on in the manifest."""
-    pinned = copy(tasks)
-    pinned.manifest = {**tasks.manifest, **dict(parts)}
-    return pinned
 
 
 def _game(options: TalkOptions, task: Task) -> SocialGame:
@@ -119,9 +110,7 @@ def _game(options: TalkOptions, task: Task) -> SocialGame:
     return _rules(options.order, options.stale_rule, options.max_turns, draws)
 
 
-@lru_cache(maxsize=1_024)
-def _rules(order: Order, stale_rule: StaleRule, max_turns: int, draws: tuple[Side, ...]) -> SocialGame:
-    return SocialGame(order, stale_rule, max_turns, draws)
+_rules = lru_cache(maxsize=1_024)(SocialGame)
 
 
 @lru_cache(maxsize=1_024)
@@ -183,5 +172,5 @@ def _referenced(given: Any, known: Sequence[str], what: str) -> Any:
 
 def _having(made: Any, what: str) -> Any:
     if not all(hasattr(made, name) for name in ("kind", "question", "answer", "agrees")):
-        raise UsageError(f"{what} must be a name, a table or an answerer with a question, got {made!r:.60}")
+        raise UsageError(f"{what} must be a name, a table or a backend with a question, got {made!r:.60}")
     return made

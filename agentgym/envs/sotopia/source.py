@@ -21,7 +21,7 @@ def open_tasks(dataset: str, split: str, mode: SeatMode) -> TaskSet:
 
     Args:
         dataset: ``builtin``, or as `agentgym.envs.sotopia.data.importer.open_profiles` takes it.
-        split: of the built-in scenarios, one of theirs; of others, ``all``, ``hard``, or ``train``, which
+        split: a split of the built-in scenarios; for others ``all``, ``hard``, or ``train``, which
             refuses scenarios that SOTOPIA evaluates on.
         mode: each scenario from each side, or, in self-chat, each scenario.
 

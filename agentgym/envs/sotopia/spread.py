@@ -21,16 +21,16 @@ class RatingSpread:
     """Standard deviations of ratings, of both sides of all conversations that were rated each time."""
 
     judge: str
-    """What rated: `agentgym.core.queries.AnswerKind.name`."""
+    """Name of the judge: `agentgym.core.queries.AnswerKind.name`."""
     conversations: int
-    """Rated each time."""
+    """Number of conversations that were rated each time."""
     unrated: int
-    """Left out, since at least one rating could not be had."""
+    """Number of conversations left out, since a rating of theirs failed."""
     times: int
     deviations: Mapping[str, float]
-    """By dimension, and ``overall``: the root of the mean variance between ratings of one conversation."""
+    """Root of the mean variance between ratings of one conversation, by dimension, and ``overall``."""
     means: Mapping[str, float]
-    """By dimension, and ``overall``."""
+    """Mean rating by dimension, and ``overall``."""
 
 
 def ratings_spread(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from agentgym.envs.sotopia.actions import SocialAction
-from agentgym.envs.sotopia.builtin.table import DealTable
+from agentgym.envs.sotopia.builtin.deal_table import DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING
 from agentgym.envs.sotopia.builtin.terms import Terms
 from agentgym.envs.sotopia.game import GameState, SocialGame

@@ -43,7 +43,7 @@ def _measures(prefix: str, who: str) -> Iterator[Measure]:
 
 
 MEASURES = (*_measures("", "the learner"), *_measures("partner_", "the partner"))
-"""Of the learner's side and of the other; in self-chat of the first side and of the second."""
+"""Measures of the learner's side and of the other; in self-chat of the first side and of the second."""
 
 TOOLS = (
     Tool("none", "Do nothing in this turn.", template="none"),

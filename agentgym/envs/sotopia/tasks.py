@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from agentgym.core.hashing import content_id, sha256_json
 from agentgym.core.tasks import Task, TaskSet
+from agentgym.envs.sotopia.builtin.scenarios import BuiltinScenarios
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 from agentgym.errors import UsageError
 
@@ -28,33 +29,8 @@ class Seat(NamedTuple):
     """The side that is played; None for both."""
 
 
-class ScenarioPool(Protocol):
-    """The scenarios of a split, in order, made on demand."""
-
-    @property
-    def split(self) -> str:
-        """Name of the split."""
-
-    @property
-    def dataset(self) -> str:
-        """Name of the data set."""
-
-    @property
-    def ids(self) -> Sequence[str]:
-        """Content ids in order, all different."""
-
-    def __len__(self) -> int:
-        """Number of scenarios."""
-
-    def __getitem__(self, index: int) -> Scenario:
-        """Return a scenario by its place."""
-
-    def position(self, name: str) -> int | None:
-        """Return the place of a scenario by its own id (`Scenario.id`); None where there is none."""
-
-
 class ScenarioList:
-    """Scenarios that are in memory, as a `ScenarioPool`."""
+    """The scenarios of a split that are in memory, in order."""
 
     def __init__(self, split: str, dataset: str, scenarios: Sequence[Scenario]):
         """Hold scenarios in order; equal ones get different numbers."""
@@ -97,7 +73,7 @@ class SeatTasks(TaskSet):
     Source ids are those of scenarios, with ``#0`` or ``#1`` for the side that is played.
     """
 
-    def __init__(self, pool: ScenarioPool, mode: SeatMode):
+    def __init__(self, pool: ScenarioList | BuiltinScenarios, mode: SeatMode):
         """Describe the tasks."""
         self.pool = pool
         self.mode = mode

@@ -28,7 +28,7 @@ Detail: TypeAlias = Literal["default", "omniscient", "lite"]
 TalkForm: TypeAlias = Literal["quoted", "0.1.4"]
 
 UNKNOWN = "Unknown"
-"""Stands for what a side is not told."""
+"""Word in place of a field that a side must not see."""
 
 _SIDES: tuple[Side, Side] = (0, 1)
 _GENDERS = {"Man": "male", "Woman": "female", "Nonbinary": "nonbinary"}
@@ -46,7 +46,7 @@ def view(scenario: Scenario, side: Side, detail: Detail = "default") -> str:
     return _view(scenario, side, detail)
 
 
-@lru_cache(maxsize=1_024)  # it stands in every observation
+@lru_cache(maxsize=1_024)  # every observation begins with it
 def _view(scenario: Scenario, side: Side, detail: Detail) -> str:
     if detail == "omniscient":
         return judge_view(scenario)
@@ -80,9 +80,9 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
     r"""Return the conversation so far: a line for each thing done, with the number of its turn.
 
     Args:
-        scenario: what is played.
-        state: where it stands. What a side does in a turn that the other has still to act in is not shown.
-        side: who is shown it; None for the judge.
+        scenario: the scenario.
+        state: the conversation so far. An action in a turn that the other has still to act in is not shown.
+        side: the side that sees it; None for the judge.
         form: ``quoted``, or ``0.1.4`` for the text as that release of SOTOPIA puts it to models.
 
     Raises:
@@ -115,7 +115,7 @@ def conversation(scenario: Scenario, state: GameState, side: Side | None, form: 
 def turn_text(scenario: Scenario, turn: SocialTurn, side: Side) -> str:
     """Return a turn as SOTOPIA 0.1.4 shows it to a side: the action, its author, tags applied."""
     done = (
-        f"{character.name} {action.told}"
+        f"{character.name} {action.text}"
         for character, action in zip(scenario.characters, turn.actions, strict=True)
         if action.type != "none"
     )
@@ -160,16 +160,16 @@ def _history(scenario: Scenario, state: GameState) -> Iterator[str]:
     for number, turn in enumerate(state.turns, start=1):
         yield f"Turn #{number}"
         for character, action in zip(scenario.characters, turn.actions, strict=True):
-            if "did nothing" not in action.told:
-                yield f"{character.name} {action.told}"
+            if "did nothing" not in action.text:
+                yield f"{character.name} {action.text}"
 
 
-@lru_cache(maxsize=2_048)  # every observation shows all that was said before it
+@lru_cache(maxsize=2_048)  # every observation repeats the turns before it
 def _quoted(action: SocialAction) -> str:
     """Return an action on one line, with all that could end the line or forge another's escaped."""
     if action.type == "speak":
         return f"said: {json.dumps(_plain(action.argument), ensure_ascii=False)}"
-    return action._replace(argument=_plain(action.argument)).told
+    return action._replace(argument=_plain(action.argument)).text
 
 
 def _plain(text: str) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element as XmlElement
 
-from agentgym.core.elements import Element, element
+from agentgym.core.markup import Element, element
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.envs.webshop.engine.goals import NO_LIMIT
-from agentgym.envs.webshop.engine.session import DONE
 from agentgym.envs.webshop.engine.view import REJECTED
+from agentgym.envs.webshop.engine.visit import DONE
 from agentgym.envs.webshop.env import WebShopEnv, WebShopState
 from agentgym.envs.webshop.site.html import NODE, page_element
 
@@ -29,7 +29,7 @@ _TAGS: Final[Mapping[str, str]] = {
 
 
 def draw_page(env: WebShopEnv, steps: Sequence[Step]) -> Element:
-    """Draw the page that is open; after a purchase, what it scored and why."""
+    """Draw the page that is open; after a purchase, its score and the reasons."""
     actions = enumerate(env.admissible_actions())
     choices = {action[len(CLICK) : -1]: n for n, action in actions if action.startswith(CLICK)}
     page = page_element(env.visit.page, env.shown(), choices)
@@ -97,7 +97,7 @@ def _wanted(env: WebShopEnv) -> Element:
     )
 
 
-def told_beside(env: WebShopEnv) -> tuple[str, ...]:
+def side_texts(env: WebShopEnv) -> tuple[str, ...]:
     """Return the advertisements of the page, earlier pages and actions, and the notice of a rejection."""
     state: WebShopState = env.snapshot().state
     adverts = [text.strip() for node, text in env.shown() if node.kind == "advert"]
@@ -111,4 +111,4 @@ def _texts(value: object) -> list[str]:
     return [text for part in value for text in _texts(part)] if isinstance(value, tuple) else []
 
 
-DRAWING = SuiteDrawing(draw_page, told_beside)
+DRAWING = SuiteDrawing(draw_page, side_texts)

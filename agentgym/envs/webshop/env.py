@@ -18,10 +18,10 @@ from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.history import History, Past
 from agentgym.envs.webshop.engine.noise import Noise, stream_of
 from agentgym.envs.webshop.engine.pages import Node
-from agentgym.envs.webshop.engine.session import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.engine.taggers import DEFAULT
 from agentgym.envs.webshop.engine.text import SEPARATOR, Mode, shown_texts
 from agentgym.envs.webshop.engine.view import ShopView, WebShopParity
+from agentgym.envs.webshop.engine.visit import DONE, Visit, clicked, parse, searched
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.oracle import WebShopOracle
 from agentgym.envs.webshop.source import BUILTIN, load_tasks, open_world
@@ -38,9 +38,9 @@ class WebShopState(NamedTuple):
     """Seed of the episode's advertisements."""
     past: Past = Past()
     searches: int = 0
-    """Made so far."""
+    """Number of searches so far."""
     pages: int = 0
-    """Opened so far, one by each action that was accepted."""
+    """Number of pages opened so far, one by each action that was accepted."""
 
 
 class WebShopEnv(AgentEnv[str]):
@@ -81,8 +81,7 @@ class WebShopEnv(AgentEnv[str]):
         split_by: GoalDivision = "goal",
         generator: int | None = None,
         tagger: str = DEFAULT,
-        search: Literal["bm25", "lucene"] = "bm25",
-        special_queries: bool = False,
+        search: Literal["bm25", "pyserini"] = "bm25",
         observation: Mode = "text",
         parity: WebShopParity | None = None,
         hide_score: bool | None = None,
@@ -101,20 +100,19 @@ class WebShopEnv(AgentEnv[str]):
             split: ``train``, ``valid``, ``test``; built-in: ``test_unseen``; others: see ``tasks.RANGES``.
             dataset: ``builtin`` or ``builtin:SIZE:SEED``; name or path of imported data; or a `ShopWorld`.
             goals: ``human`` or ``synthetic``, of imported data; None for human ones where there are any.
-            difficulty: of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
+            difficulty: difficulty of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
             split_by: ``product`` keeps all goals for a product in one of ``train``, ``valid`` and ``test``.
             generator: version of built-in goals, 1 or 2; None for 2, in which no two splits share a text.
             tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
-            search: ranks products: ``bm25`` as the original does; for imported data ``lucene``.
-            special_queries: whether queries that begin with ``<r>``, ``<a>``, ``<c>`` or ``<q>`` are special.
+            search: ranks products: ``bm25`` as the original does; for imported data ``pyserini``.
             observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
             parity: ``upstream`` shows exactly what the original does; see `ShopView`.
             hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
             show_attributes: whether a product's attributes have a page.
-            previous_observations: how many earlier observations stand before the one now.
-            previous_actions: how many earlier actions stand between them.
+            previous_observations: number of earlier observations before the present one.
+            previous_actions: number of earlier actions between them.
             noise: the probability that a page carries advertisements, drawn for each attempt at a task.
-            adverts: how many, on a page that does.
+            adverts: number of advertisements on such a page.
             reward: ``native``, ``sparse10`` or ``score+success``, as above.
             max_steps: step limit; None for 15.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
@@ -123,7 +121,7 @@ class WebShopEnv(AgentEnv[str]):
             UsageError: unknown split, option or tagger, or something that is not installed.
             MissingDataError: the data set is not on this machine.
         """
-        self.world = open_world(dataset, tagger=tagger, search=search, special_queries=special_queries)
+        self.world = open_world(dataset, tagger=tagger, search=search)
         self.view = ShopView(self.world, observation, parity, hide_score, show_attributes)
         self._history, self._noise = History(previous_observations, previous_actions), Noise(noise, adverts)
         tasks = load_tasks(
@@ -170,10 +168,10 @@ class WebShopEnv(AgentEnv[str]):
 
     def _after(self, action: str) -> Visit | None:
         """Return the visit after an action; None where the shop does not accept it."""
-        said = parse(action)
-        if said is None:
+        parsed = parse(action)
+        if parsed is None:
             return None
-        name, argument = said
+        name, argument = parsed
         if name == "search":
             return searched(self._visit, argument)
         if name == "click":
@@ -246,7 +244,7 @@ class WebShopEnv(AgentEnv[str]):
         self._open(visit)
 
     def _identity(self) -> Any:
-        # all but the score, which follows; in ASCII, for how Python prints other characters has changed
+        # the score follows from the rest; ASCII, since Python's printing of other characters has changed
         return ascii(self._visit[:-1])
 
     @property

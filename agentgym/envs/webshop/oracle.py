@@ -13,7 +13,7 @@ from agentgym.core.types import Request, Snapshot
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.purchases import Purchase, purchases
-from agentgym.envs.webshop.engine.session import (
+from agentgym.envs.webshop.engine.visit import (
     BUY,
     ITEM,
     NEXT,
@@ -25,7 +25,7 @@ from agentgym.envs.webshop.engine.session import (
 )
 from agentgym.envs.webshop.engine.world import ShopWorld
 
-PLANS_KEPT = 16_384
+MAX_CACHED_PLANS = 16_384
 """Goals whose plan is kept."""
 
 TRIED = 100
@@ -39,13 +39,13 @@ class ShoppingPlan(NamedTuple):
 
     purchase: Purchase
     query: str
-    """In lower case."""
+    """Query in lower case."""
     page: int
-    """Of the results, from 1."""
+    """Number of the page of results, from 1."""
 
 
 class WebShopOracle(SnapshotPolicy):
-    """Buys what scores best, on the shortest way it knows from wherever it is.
+    """Buys the product of the highest score, on the shortest known way from the present page.
 
     It looks at the goal through the request's snapshot, and plans with the environment's own search:
     the purchase is the best that search leads to, the query that which shows it on the earliest page.
@@ -54,7 +54,7 @@ class WebShopOracle(SnapshotPolicy):
     def __init__(self, world: ShopWorld):
         """Take the world that is played in."""
         self._world = world
-        self._plan = lru_cache(PLANS_KEPT)(self._make_plan)
+        self._plan = lru_cache(MAX_CACHED_PLANS)(self._make_plan)
 
     def plan(self, goal: Goal) -> ShoppingPlan | None:
         """Return the best purchase that search leads to; None if it leads to none."""
@@ -114,7 +114,7 @@ class _Shop(Protocol):
     def task(self) -> Task: ...
 
 
-def untold(env: _Shop) -> Iterator[str]:
+def oracle_texts(env: _Shop) -> Iterator[str]:
     """Yield what the oracle may search for in the task being played, whether or not it was ever shown."""
     goal: Goal = env.task.content
     for purchase in islice(purchases(env.world, goal), TRIED):

@@ -23,7 +23,7 @@ _BACK = "click[< prev]"
 _PIECES = re.compile(r" \[SEP\] |\n")
 _MARKED = re.compile(r" *\[(?:clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _NOT_SAID = re.compile(r"[\[\]\s]+")
-"""What a query cannot have in it, or need not."""
+"""Characters that a query cannot have or does not need."""
 
 
 def make_shopper(envs: AgentVectorEnv) -> Policy:

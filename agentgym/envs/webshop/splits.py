@@ -8,7 +8,7 @@ from agentgym.core.hashing import content_id
 from agentgym.core.tasks import split_of
 
 GoalDivision: TypeAlias = Literal["goal", "product"]
-"""What decides a goal's split: its product, attributes and options together, or its product alone."""
+"""Parts of a goal that decide its split: product, attributes and options together, or the product alone."""
 
 
 def split_of_goal(goal_id: str, asin: str, split_by: GoalDivision) -> str:

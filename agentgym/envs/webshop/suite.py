@@ -9,7 +9,8 @@ WEBSHOP = DataSource(
     name="webshop",
     folder="webshop",
     about="a shop in text: the products, attributes and instructions of WebShop",
-    upstream="https://github.com/princeton-nlp/WebShop (setup.sh)",
+    upstream="https://github.com/princeton-nlp/WebShop, whose products are at "
+    "https://huggingface.co/datasets/HongbangYuan/webshop: the links of setup.sh are dead",
     licence="MIT; the texts are their sellers'",
     sets={"small": ("train", "valid", "test", "papers"), "full": ("train", "valid", "test", "papers")},
     expected="items_shuffle.json or items_shuffle_1000.json, with items_ins_v2.json",
@@ -46,6 +47,6 @@ SUITE = SuiteSpec(
     rules="agentgym.envs.webshop.rules:make_shopper",
     drawing="agentgym.envs.webshop.drawing:DRAWING",
     tools=(SEARCH, CLICK),
-    untold="agentgym.envs.webshop.oracle:untold",
+    oracle_only="agentgym.envs.webshop.oracle:oracle_texts",
     site="agentgym.envs.webshop.site.documents:PAGES",
 )

@@ -22,7 +22,7 @@ from agentgym.envs.webshop.suite import SUITE
 from agentgym.errors import UsageError
 
 UPSTREAM_SEED = 233
-"""Of the shuffle that gives goals their numbers in upstream's environment."""
+"""Seed of the shuffle that gives goals their numbers in upstream's environment."""
 
 RANGES: Mapping[str, tuple[int, int | None]] = {
     "papers": (0, 500),

@@ -10,7 +10,7 @@ class RoomKind:
     """A kind of room and the furniture that may stand in it."""
 
     name: str
-    """As the first observation says it."""
+    """Name of the room in the first observation."""
     essentials: tuple[str, ...]
     """Furniture that every room of the kind has."""
     extras: dict[str, int]
@@ -27,14 +27,14 @@ class Thing:
     homes: frozenset[str]
     """Kinds of furniture that can hold it."""
     abilities: frozenset[str]
-    """Of take, clean, heat, cool, slice, use."""
+    """Abilities, some of take, clean, heat, cool, slice, use."""
 
 
 OPENABLE = frozenset({"cabinet", "drawer", "fridge", "microwave", "safe"})
 """Furniture with a door; it is closed at first."""
 
 TOOLS = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
-"""What one does things with."""
+"""Furniture that an object is cleaned, heated or cooled with."""
 
 LAMP = "desklamp"
 
@@ -86,7 +86,7 @@ ROOMS = {
         },
     ),
 }  # fmt: skip
-"""By short name."""
+"""Kinds of room by short name."""
 
 _TOPS = "cart coffeetable countertop desk diningtable dresser shelf sidetable tvstand "
 _SEATS = "armchair ottoman sofa "
@@ -206,4 +206,4 @@ def _things() -> dict[str, Thing]:
 
 
 THINGS = _things()
-"""By name."""
+"""Kinds of object by name."""

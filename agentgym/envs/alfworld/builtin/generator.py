@@ -20,10 +20,10 @@ FAMILIES = ("pick", "look", "clean", "heat", "cool", "pick2")
 DIFFICULTIES = ("easy", "medium", "hard")
 
 DISTRACTORS = {"easy": (3, 7), "medium": (8, 15), "hard": (16, 28)}
-"""How many other things lie about, by difficulty."""
+"""Least and largest number of other objects in the room, by difficulty."""
 
 SPARES = {"easy": 1, "medium": 1, "hard": 0}
-"""How many more things than needed would do, at most, by difficulty."""
+"""Largest number of objects beyond those needed that would do, by difficulty."""
 
 
 class Quest(NamedTuple):

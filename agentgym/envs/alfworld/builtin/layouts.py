@@ -14,13 +14,13 @@ VERSION = 1
 """Part of every seed; a change of the games made changes it."""
 
 SIZES = {"easy": (6, 8), "medium": (10, 13), "hard": (16, 20)}
-"""How much furniture there is, by difficulty."""
+"""Least and largest number of pieces of furniture, by difficulty."""
 
 KNOWN, HELD_OUT = 12, 4
 """Layouts of each kind of room and difficulty, in train and valid_seen, and in valid_unseen."""
 
 _SHARED = 3
-"""One in so many pieces that can share another's location does."""
+"""Pieces that can share another's location, per piece that does."""
 
 
 class Piece(NamedTuple):
@@ -37,7 +37,7 @@ class RoomLayout:
     room: str
     """Key of `ROOMS`."""
     number: int
-    """Of the layout, among those of its room and difficulty."""
+    """Number of the layout, among those of its room and difficulty."""
     pieces: tuple[Piece, ...]
     """Sorted; locations count from 1."""
 

@@ -32,13 +32,13 @@ _PREDICATES = {
     "slice": "sliceable",
     "use": "toggleable",
 }
-"""What says that a thing has an ability."""
+"""Predicates that state an ability of an object."""
 
 _RESULTS = {"clean": "isClean", "heat": "isHot", "cool": "isCool"}
-"""What becomes true of a thing, by family."""
+"""Predicates that become true of an object, by family."""
 
 _SPELLINGS = {"sinkbasin": "SinkBasin", "butterknife": "ButterKnife"}
-"""Of the types that the domain names; PDDL does not tell cases apart, so this is for readers."""
+"""Spellings of the types that the domain names; PDDL does not tell cases apart, so this is for readers."""
 
 
 def problem(household: Household) -> str:
@@ -46,7 +46,11 @@ def problem(household: Household) -> str:
     pieces, items = household.layout.pieces, household.items
     furniture = ids([piece.kind for piece in pieces])
     things = ids([item.kind for item in items])
-    init = ["(atLocation agent start)", *_containment(household)]
+    holders = sorted({piece.kind for piece in pieces})
+    init = ["(atLocation agent start)"]
+    for kind in sorted({item.kind for item in items}):
+        homes = [holder for holder in holders if holder in THINGS[kind].homes]
+        init += [f"(canContain {_type(holder)} {_type(kind)})" for holder in homes]
     for name, piece in zip(furniture, pieces, strict=True):
         init.append(f"(receptacleAtLocation {name} place{piece.location})")
         init.append(f"(receptacleType {name} {_type(piece.kind)})")
@@ -77,18 +81,6 @@ def _objects(household: Household, furniture: Sequence[str], things: Sequence[st
         f"{' '.join(things)} - object",
         f"{' '.join(receptacle_types)} - rtype",
         f"{' '.join(object_types)} - otype",
-    ]
-
-
-def _containment(household: Household) -> list[str]:
-    """Return the kinds of furniture that can hold each kind of object."""
-    holders = sorted({piece.kind for piece in household.layout.pieces})
-    held = sorted({item.kind for item in household.items})
-    return [
-        f"(canContain {_type(holder)} {_type(kind)})"
-        for kind in held
-        for holder in holders
-        if holder in THINGS[kind].homes
     ]
 
 

@@ -1,4 +1,4 @@
-"""The splits of the generated games."""
+"""The splits of the generated games, and a game in words: its task's sentence and its whole text."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from agentgym.core.hashing import sha256_json
+from agentgym.core.hashing import content_id, sha256_json
 from agentgym.core.options import check_choice
 from agentgym.core.tasks import IdTable, Task, TaskSet, check_split, is_task_id, split_of
-from agentgym.envs.alfworld.builtin.catalogue import OPENABLE
+from agentgym.envs.alfworld.builtin.catalogue import OPENABLE, ROOMS
 from agentgym.envs.alfworld.builtin.generator import (
     DIFFICULTIES,
     FAMILIES,
+    Household,
     difficulty_of,
     family_of,
     generate,
 )
 from agentgym.envs.alfworld.builtin.layouts import VERSION
-from agentgym.envs.alfworld.builtin.script import Script, language
+from agentgym.envs.alfworld.builtin.problem import problem
 from agentgym.envs.alfworld.builtin.walkthrough import walkthrough
 from agentgym.envs.alfworld.engine.gametext import GameText
 
@@ -30,7 +32,7 @@ SIZES = {"train": 10_000, "valid_seen": 1_000, "valid_unseen": 1_000}
 """Tasks of each split."""
 
 ID_FILE = Path(__file__).with_name("ids.npz")
-"""What `agentgym.envs.alfworld.builtin.idfile` writes."""
+"""File of ids that `agentgym.envs.alfworld.builtin.idfile` writes."""
 
 _SOURCE = re.compile(r"builtin/(?:un)?seen/([0-9]{1,9})\.[0-9]{1,9}")
 
@@ -136,9 +138,7 @@ def builtin_tasks(
     return _builtin_tasks(split, difficulty, None if types is None else tuple(types))
 
 
-@lru_cache(maxsize=16)
-def _builtin_tasks(split: str, difficulty: str | None, types: tuple[str, ...] | None) -> BuiltinGames:
-    return BuiltinGames(split, difficulty, types)
+_builtin_tasks = lru_cache(maxsize=16)(BuiltinGames)
 
 
 @cache
@@ -185,3 +185,78 @@ def _metadata(script: Script) -> dict[str, Any]:
         "hidden": household.hidden,
         "optimal_steps": len(walkthrough(household)),
     }
+
+
+_SENTENCES = {
+    "pick": ("bring {a_thing} to {a_target}", "find {a_thing} and leave it at {a_target}"),
+    "look": ("inspect {a_thing} by the light of {a_target}", "switch on {a_target} while holding {a_thing}"),
+    "clean": ("bring a clean {thing} to {a_target}", "wash {a_thing}, then bring it to {a_target}"),
+    "heat": ("bring a hot {thing} to {a_target}", "warm up {a_thing}, then bring it to {a_target}"),
+    "cool": ("bring a cold {thing} to {a_target}", "chill {a_thing}, then bring it to {a_target}"),
+    "pick2": ("gather two {thing} at one {target}", "find two {thing} and leave both at the same {target}"),
+}
+"""Sentences of a task, by family."""
+
+_OWN_RULES = """
+grammar :: \"""
+    {{
+        "room": [{{"rhs": "{room}"}}],
+        "task": [{{"rhs": "Your task is to: {sentence}."}}]
+    }}
+\""";
+"""
+"""Rules of a game's grammar, besides the shared ones."""
+
+
+class Language(NamedTuple):
+    """Domain and grammar that all generated games share."""
+
+    domain: str
+    grammar: str
+
+
+class Script(NamedTuple):
+    """A household written down."""
+
+    household: Household
+    problem: str
+    """PDDL."""
+    task_id: str
+    """32 hex digits over the problem, on which all else depends."""
+
+    @classmethod
+    def of(cls, household: Household) -> Script:
+        """Write the problem."""
+        text = problem(household)
+        return cls(household, text, content_id(text))
+
+    @property
+    def sentence(self) -> str:
+        """The task in words, in one of the forms of its family."""
+        quest = self.household.quest
+        forms = _SENTENCES[quest.family]
+        form = forms[int(self.task_id[:8], 16) % len(forms)]
+        return form.format(
+            thing=quest.thing,
+            target=quest.target,
+            a_thing=_with_article(quest.thing),
+            a_target=_with_article(quest.target),
+        )
+
+    def text(self) -> GameText:
+        """Return the whole game."""
+        domain, grammar = language()
+        room = ROOMS[self.household.layout.room].name
+        own = _OWN_RULES.format(room=room, sentence=self.sentence)
+        return GameText(domain, grammar + own, self.problem, walkthrough(self.household), solvable=True)
+
+
+@cache
+def language() -> Language:
+    """Return the domain and the grammar of all generated games."""
+    folder = files("agentgym.envs.alfworld.builtin")
+    return Language(*((folder / name).read_text("utf-8") for name in ("domain.pddl", "grammar.twl2")))
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

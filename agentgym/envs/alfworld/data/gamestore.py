@@ -29,12 +29,12 @@ from agentgym.errors import UsageError
 SUFFIX = ".games"
 
 FORMAT = f"games 3, grounded {VERSION}"
-"""Which stores can be read; an older one is imported anew."""
+"""Format of the stores that can be read; an older one is imported anew."""
 
 TextKind: TypeAlias = Literal["domain", "grammar", "problem", "grounded"]
 
 _WINDOW = 1 << 15
-"""How far back the compression looks: the most that a dictionary can be."""
+"""Bytes that the compression looks back: the most that a dictionary can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class GameEntry:
     grammar: int
     problem: int
     grounded: Mapping[str, int]
-    """By the digest of a domain and the problem: the number of what the problem comes to."""
+    """Number of the grounded problem's record, by the digest of a domain and the problem."""
 
 
 def game_id(text: GameText) -> str:

@@ -29,7 +29,7 @@ TYPES = {
 
 GAME = "game.tw-pddl"
 RECORDING = "traj_data.json"
-"""What a game was made from; names the family where the folder does not."""
+"""Recording that a game was made from; it names the family where the folder does not."""
 
 MAX_TYPE_LENGTH = 80
 """Characters of a family's name that are kept."""
@@ -47,12 +47,12 @@ class Trial:
     name: str
     """``SPLIT/TASK/TRIAL``; the folder's path where nothing says which split it is."""
     split: str
-    """Empty where nothing says."""
+    """Name of the split; empty where it is unknown."""
     type: str
-    """One of the values of `TYPES`; empty where nothing says."""
+    """Name of the family, one of the values of `TYPES`; empty where it is unknown."""
     text: GameText
     facts: dict[str, str]
-    """What the name of the folder says: ``object``, ``target`` and ``scene``."""
+    """Facts from the folder's name: ``object``, ``target`` and ``scene``."""
 
 
 class Failure(NamedTuple):
@@ -69,7 +69,7 @@ class Harvest:
 
     failures: list[Failure] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many games are not in the published splits, by reason."""
+    """Number of games outside the published splits, by reason."""
 
 
 def read_trials(files: Collection[Path], harvest: Harvest, *, progress: Progress) -> Iterator[Trial]:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from agentgym.envs.alfworld.engine.codegen import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
 from agentgym.envs.alfworld.engine.grounding import disjuncts
 from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Condition, Domain, Effect, Schema
-from agentgym.envs.alfworld.engine.queries import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
 from agentgym.errors import UsageError
 
 Masks: TypeAlias = Sequence[tuple[int, int]]
@@ -43,7 +43,7 @@ class ActionCode:
 
 @dataclass(frozen=True, slots=True)
 class ActionFinder:
-    """What finds the ways to do an action in one disjunct of its precondition."""
+    """Finder of the ways to do an action in one disjunct of its precondition."""
 
     schema: str
     kinds: tuple[str, ...]
@@ -51,7 +51,7 @@ class ActionFinder:
     find: Callable[..., None]
     """``(tables, state, found, *place)``: add the objects of each to ``found``."""
     is_news: Callable[..., bool]
-    """Of its `ActionCode`."""
+    """Function ``is_news`` of its `ActionCode`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class ActionsCode:
 
     actions: Mapping[str, ActionCode]
     fixed: tuple[ActionFinder, ...]
-    """For what depends on nothing but the place."""
+    """Finders that depend on nothing but the place."""
     varying: tuple[ActionFinder, ...]
-    """For what depends on the state."""
+    """Finders that depend on the state."""
     kinds: frozenset[tuple[str, ...]]
-    """What finders ask of the place's objects."""
+    """Types that finders require of the place's objects."""
     looked: Callable[..., int]
     """``(tables, state, *place)``: the bits on which the latter depends."""
 
@@ -180,7 +180,7 @@ class _ActionWriter:
         self.head(rule.name, ["t", "state", "found", *self.place], rule.schema.name)
         query = self.query(rule.kinds, QueryMode.STATE)
         self.stand(query, rule, checked=True)
-        # from the place outwards: of literals that leave as much open, those first that it is in
+        # outwards from the place: of literals that leave as much open, those that contain it come first
         query.conjunction(sorted(rule.rest, key=lambda x: not any(map(query.known, x.arguments))))
         for variable in rule.kinds:
             if not query.known(variable):
@@ -268,9 +268,9 @@ class _ActionWriter:
                 ways.append(" and ".join(self.differs(query, effect.literal, x) for x in same) or "True")
         self.source.line(f"return {' or '.join(ways) or False}")
 
-    def differs(self, query: QueryWriter, added: AtomCondition, asked: AtomCondition) -> str:
-        if not all(map(query.known, asked.arguments)):
+    def differs(self, query: QueryWriter, added: AtomCondition, required: AtomCondition) -> str:
+        if not all(map(query.known, required.arguments)):
             return "False"
-        pairs = zip(added.arguments, asked.arguments, strict=True)
+        pairs = zip(added.arguments, required.arguments, strict=True)
         unequal = [f"{query.value(one)} != {query.value(other)}" for one, other in pairs if one != other]
         return f"({' or '.join(unequal) or False})"

@@ -7,9 +7,10 @@ game is about, its objects, first facts, goal and the sentence of its task, stay
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from agentgym.data.directory import data_directory
 from agentgym.envs.alfworld.engine.gametext import GameText
@@ -19,22 +20,37 @@ from agentgym.errors import MissingDataError, UsageError
 from agentgym.io.optional import install_command
 
 Dialect: TypeAlias = Literal["game", "current"]
-"""Whose domain and grammar a game is compiled with: its own, or the newest published pair."""
+"""Origin of the domain and grammar that a game is compiled with: its own, or the newest published pair."""
 
 TASK = "task"
 """The grammar's rule that says what to do."""
 
-FOLDER = "alfworld/logic"
-"""Where the pair may lie in the data directory, under the names it has upstream."""
+FOLDERS = ("alfworld/logic", "alfworld-2.1.3/logic")
+"""Folders of the data directory that may hold the pair, under the names it has upstream."""
 
 FILES = ("alfred.pddl", "alfred.twl2")
 
 
-class Logic(NamedTuple):
-    """A domain and a grammar that go together."""
+PUT = "put X in/on Y"
+"""Words of the games of json_2.1.1."""
 
-    domain: str
-    grammar: str
+MOVE = "move X to Y"
+"""Words of the games of json_2.1.2 and json_2.1.3."""
+
+_PUTTING = re.compile(r"put \{\w+\} in/on \{|move \{\w+\} to \{")
+
+
+def putting_words(grammar: str) -> str:
+    """Return how a grammar words the action that published games differ in; empty for neither way.
+
+    ``in/on`` alone does not tell, since the grammar of both generations lists what is "in/on the shelf".
+
+    Example:
+        >>> putting_words('template :: "move {o} to {r}";')
+        'move X to Y'
+    """
+    found = {PUT if words.startswith("put") else MOVE for words in _PUTTING.findall(grammar)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def in_dialect(text: GameText, dialect: str) -> GameText:
@@ -45,8 +61,8 @@ def in_dialect(text: GameText, dialect: str) -> GameText:
     """
     if dialect == "game":
         return text
-    logic = current_logic()
-    return replace(text, domain=logic.domain, grammar=with_task_of(logic.grammar, text.grammar))
+    domain, grammar = current_logic()
+    return replace(text, domain=domain, grammar=with_task_of(grammar, text.grammar))
 
 
 def with_task_of(grammar: str, other: str) -> str:
@@ -57,29 +73,26 @@ def with_task_of(grammar: str, other: str) -> str:
     return grammar.replace(ours, theirs)
 
 
-def current_logic() -> Logic:
-    """Return the newest published pair: from the data directory, else of the installed ALFWorld."""
-    folder = data_directory() / FOLDER
-    if folder.is_dir():
-        return _read(*(str(folder / name) for name in FILES))
-    found = installed_logic()
+def current_logic() -> tuple[str, str]:
+    """Return the newest domain and its grammar: from the data directory, else of the installed ALFWorld."""
+    folders = [data_directory() / folder for folder in FOLDERS]
+    found = next((folder for folder in folders if folder.is_dir()), None) or installed_logic()
     if found is None:
-        raise MissingDataError(
-            f"the current dialect needs {' and '.join(FILES)} in {folder}, or {install_command('alfworld')}"
-        )
-    return _read(*(str(found / name) for name in FILES))
+        needed = f"{' and '.join(FILES)} in {folders[0]}"
+        raise MissingDataError(f"the current dialect needs {needed}, or {install_command('alfworld')}")
+    domain, grammar = (_read(str(found / name)) for name in FILES)
+    if putting_words(grammar) == PUT:
+        raise UsageError(f"{found} holds the older pair, which says `{PUT}`: get that of ALFWorld 0.4")
+    return domain, grammar
 
 
 @lru_cache(maxsize=8)
-def _read(domain: str, grammar: str) -> Logic:
-    texts = []
-    for path in (domain, grammar):
-        try:
-            with open(path, encoding="utf-8") as file:
-                texts.append(file.read())
-        except (OSError, UnicodeDecodeError) as error:
-            raise MissingDataError(f"cannot read the current dialect's {path}: {error}") from error
-    return Logic(*texts)
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MissingDataError(f"cannot read the current dialect's {path}: {error}") from error
 
 
 def _task(grammar: str) -> str:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.engine.actions import ActionFinder
+from agentgym.envs.alfworld.engine.codegen import ROOT
 from agentgym.envs.alfworld.engine.grounding import GroundProblem, Test, ground, ground_problem
 from agentgym.envs.alfworld.engine.operations import Operation, selectors
-from agentgym.envs.alfworld.engine.pddl import Domain, Fact, Schema, parse_domain, predicates
-from agentgym.envs.alfworld.engine.planes import Planes, union
+from agentgym.envs.alfworld.engine.pddl import Fact, Schema, parse_domain, predicates, predicates_read
+from agentgym.envs.alfworld.engine.planes import Planes, indexes, union
 from agentgym.envs.alfworld.engine.program import Program, program, split_grammar
-from agentgym.envs.alfworld.engine.queries import ROOT
 from agentgym.envs.alfworld.engine.sentences import Sentence
 from agentgym.envs.alfworld.engine.tables import AtomTables
-from agentgym.envs.alfworld.engine.vocabulary import display_names
 
 HISTORY = frozenset({"checked", "examined", "wasinreceptacle"})
-"""Predicates that record what an agent has done: no part of the physical state, unless a domain's actions
-or a goal depend on them."""
+"""Predicates that record what an agent has done: no part of what state schema 1 hashed, unless a domain's
+actions or a goal depend on them."""
 
 MEMO_LIMIT = 512
 """States of a place whose choices are remembered; then the memory starts afresh."""
@@ -40,7 +38,7 @@ class Choices(NamedTuple):
     commands: tuple[str, ...]
     """Sorted."""
     actions: dict[str, Action | Operation]
-    """By command; those that `Game.find` was asked for are operations."""
+    """Actions by command; those that `Game.find` was called with are operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +46,13 @@ class _Place:
     """Facts about one value of the selector."""
 
     arguments: tuple[str, ...]
-    """Of the selector's atom."""
+    """Arguments of the selector's atom."""
     fixed: dict[str, Action | Operation]
-    """What can be done there in any state, by command."""
+    """Actions that are possible there in any state, by command."""
     varying: tuple[ActionFinder, ...]
-    """What finds the rest."""
+    """Finders of the other actions."""
     looked: int
-    """Bits on which the rest depends."""
+    """Bits on which the other actions depend."""
     memo: dict[int, Choices]
 
 
@@ -74,7 +72,7 @@ class Game:
             domain_text: PDDL.
             grammar_text: TextWorld's twl2.
             problem_text: PDDL.
-            grounded: what the problem comes to in the domain, where that is known.
+            grounded: the grounded problem in the domain, where it is known.
 
         Raises:
             UsageError: a construct outside the language, named.
@@ -85,7 +83,9 @@ class Game:
             self._ground = grounded or ground_problem(domain, problem_text)
             self.planes = Planes(domain, self._ground.fluents, self._ground.static)
             self.initial = self.planes.start(self._ground.start)
-            selector = self._find_selector(domain)
+            held = Counter(fact[0] for fact in self._ground.start)
+            # a predicate exactly one of whose atoms holds at any time, if there is one
+            selector = next((name for name in selectors(domain) if held[name] == 1), "")
             own_task = split.task is not None
             self.program: Program = program(domain_text, split.grammar, selector, own_task=own_task)
             self._make_tables(split.task or "")
@@ -164,8 +164,15 @@ class Game:
             raise ValueError("its agent is nowhere, or at several places")
 
     def physical(self, state: int) -> bytes:
-        """Return the physical state as bytes, for hashing; bits are in the order of `Planes.fluents`."""
+        """Return the content of a hash by state schema 1 as bytes, in the order of `Planes.fluents`."""
         return (state & self._physical).to_bytes(self._physical_bytes, "little")
+
+    def read(self, shown: int) -> int:
+        """Return the bits of the atoms that anything reads: actions, the goal, texts, or ``shown`` bits."""
+        roots = shown | union(bits for pair in self._goal for bits in pair)
+        names = frozenset(self.planes.fluents[i][0] for i in indexes(roots))
+        read = predicates_read(self.program.domain, self.program.texts.read, names)
+        return roots | self.planes.mask(read & self.planes.blocks.keys())
 
     # ---- what the game is made of ------------------------------------------------------------
 
@@ -232,13 +239,6 @@ class Game:
         return command
 
     # ---- tables and memories -----------------------------------------------------------------
-
-    def _find_selector(self, domain: Domain) -> str:
-        """Return a predicate exactly one of whose atoms holds at any time; empty where there is none."""
-        held: dict[str, int] = {}
-        for fact in self._ground.start:
-            held[fact[0]] = held.get(fact[0], 0) + 1
-        return next((name for name in _selectors(domain) if held.get(name) == 1), "")
 
     def _make_tables(self, task: str) -> None:
         shared, planes, grounded = self.program, self.planes, self._ground
@@ -318,14 +318,9 @@ class Game:
         return sentence
 
 
-@lru_cache(maxsize=64)
-def _selectors(domain: Domain) -> list[str]:
-    return selectors(domain)
-
-
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from going through all there is again and again: what is made now stays."""
+    """Pause the garbage collector, which would traverse all objects again and again: new ones stay."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -333,3 +328,25 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
+
+
+def display_names(ids: Iterable[str]) -> dict[str, str]:
+    """Name objects as ALFWorld does: the kind, and a number counted against the sorted order.
+
+    The text before ``_bar_`` is the kind, with ``basin`` appended where the id mentions one; of n
+    objects of a kind the first in sorted order has number n. An id without ``_bar_`` stays what it
+    is, with a blank behind it. (alfworld 0.4.2, agents/utils/misc.py.)
+    """
+    kinds = {}
+    names = {}
+    for name in sorted(set(ids)):
+        kind, bar, _ = name.partition("_bar_")
+        if bar:
+            kinds[name] = kind + "basin" if "basin" in name else kind
+        else:
+            names[name] = f"{name} "
+    left = Counter(kinds.values())
+    for name, kind in kinds.items():
+        names[name] = f"{kind} {left[kind]}"
+        left[kind] -= 1
+    return names

@@ -20,7 +20,7 @@ class GameText:
     domain: str
     """PDDL of the actions."""
     grammar: str
-    """How facts and commands are put into words (TextWorld's twl2)."""
+    """Grammar that puts facts and commands into words (TextWorld's twl2)."""
     problem: str
     """PDDL of the objects, the initial facts and the goal."""
     walkthrough: tuple[str, ...] | None
@@ -28,8 +28,8 @@ class GameText:
     solvable: bool
     """Whether the file says that the goal can be reached."""
     grounded: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
-    """What the problem comes to (`agentgym.envs.alfworld.engine.packing`), by a digest of it and a domain: a
-    store's games have it, files do not."""
+    """Grounded problem, packed (`agentgym.envs.alfworld.engine.packing`), by a digest of it and a domain:
+    games of a store have it, files do not."""
 
     @classmethod
     def parse(cls, text: str | bytes, name: str) -> GameText:

@@ -45,7 +45,7 @@ class Grammar:
 
     rules: dict[str, tuple[Production, ...]]
     actions: dict[str, ActionText]
-    """By lower-case action name."""
+    """Texts of actions by lower-case name."""
 
 
 _BLOCK = re.compile(

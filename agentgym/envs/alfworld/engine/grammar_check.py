@@ -22,10 +22,10 @@ from agentgym.envs.alfworld.engine.pddl import Domain
 from agentgym.errors import UsageError
 
 START_TEXTS = ("#intro#", "#task#")
-"""What is said before anything has been done."""
+"""Texts of the first observation."""
 
 ATTRIBUTES = ("name", "id", "definite", "indefinite", "type")
-"""What an expression can ask of an object."""
+"""Attributes that an expression can read of an object."""
 
 
 def check_grammar(grammar: Grammar, domain: Domain) -> None:

@@ -23,6 +23,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
+from agentgym.envs.alfworld.engine.codegen import compile_source
 from agentgym.envs.alfworld.engine.pddl import (
     And,
     AtomCondition,
@@ -37,7 +38,6 @@ from agentgym.envs.alfworld.engine.pddl import (
     Schema,
     parse_problem,
 )
-from agentgym.envs.alfworld.engine.queries import compile_source
 from agentgym.errors import UsageError
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -134,7 +134,7 @@ class GroundProblem:
     fluents: Atoms
     """Atoms that can change, sorted."""
     start: Atoms
-    """Those of them that hold at first."""
+    """Fluent atoms that hold at first."""
     goal: Condition
 
     def mentioned(self) -> set[str]:
@@ -203,7 +203,7 @@ class _Rule:
 
 Join: TypeAlias = Callable[[Fact | None], None]
 Binder: TypeAlias = Callable[["Relations", "Objects", "dict[Key, list[Test]]", "list[Fact]"], Join]
-"""Makes the join of one problem, which adds to its operators and to the atoms reached."""
+"""Function that makes the join of one problem; the join adds to its operators and to the atoms reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,9 @@ class _Joins:
 
     changing: frozenset[str]
     start: tuple[Binder, ...]
-    """For preconditions without fluent atoms."""
+    """Joins for preconditions without fluent atoms."""
     triggers: dict[str, tuple[Binder, ...]]
-    """For each changing predicate, what a new atom may complete."""
+    """Joins that a new atom may complete, by its predicate."""
 
 
 def ground(
@@ -293,7 +293,9 @@ def _compile_join(rule: _Rule, trigger: int, changing: frozenset[str], operators
         code.refuse(literal, changing)
     if operators:
         code.emit(changing)
-    code.reach_all()
+    for effect in rule.schema.effects:
+        if effect.literal.positive:
+            code.reach(effect)
     binder: Binder = compile_source(code.source(), {})["bind"]
     return binder
 
@@ -302,7 +304,7 @@ class _JoinWriter:
     """Python source of one join: a function that binds it to a problem and returns what takes new atoms."""
 
     top = 2
-    """How deep the body begins."""
+    """Depth at which the body begins."""
 
     def __init__(self, rule: _Rule, names: dict[str, str]):
         self.rule, self.names = rule, names
@@ -310,7 +312,7 @@ class _JoinWriter:
         self.body: list[str] = []
         self.found: dict[AtomCondition, str] = {}
         self.bound: set[str] = set()
-        self.asked = False
+        self.checks_known = False
         self.depth = self.top
 
     def source(self) -> str:
@@ -421,17 +423,11 @@ class _JoinWriter:
         """Skip what could only add atoms that are known, once all objects of these atoms are bound."""
         effects = [effect for effect in self.rule.schema.effects if effect.literal.positive]
         arguments = {a for effect in effects for a in effect.literal.arguments}
-        if self.asked or any(e.variables for e in effects) or not all(map(self.known, arguments)):
+        if self.checks_known or any(e.variables for e in effects) or not all(map(self.known, arguments)):
             return
-        self.asked = True
+        self.checks_known = True
         known = " and ".join(f"{self.atom(effect.literal)} in has" for effect in effects)
         self.line(f"if {known or True}: {self.skip}")
-
-    def reach_all(self) -> None:
-        """Record every atom that is added."""
-        for effect in self.rule.schema.effects:
-            if effect.literal.positive:
-                self.reach(effect)
 
     def reach(self, effect: Effect) -> None:
         """Record what one effect adds, whatever its condition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 from agentgym.envs.alfworld.engine.actions import ActionCode, ConditionalEffect, Masks
@@ -22,7 +23,7 @@ class Operation:
     """A ground action. Its effects and feedback are compiled at its first use."""
 
     change: Change
-    """What it does to a state in which it applies."""
+    """Change of a state in which the action applies."""
 
     __slots__ = ("_code", "_planes", "_tables", "change", "command", "objects", "schema", "sentence")
 
@@ -83,6 +84,7 @@ class Operation:
         return needs | forbids, needs, keep, became
 
 
+@lru_cache(maxsize=64)
 def selectors(domain: Domain) -> list[str]:
     """Return the predicates one of whose atoms is exchanged for another: where the agent is.
 

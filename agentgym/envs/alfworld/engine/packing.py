@@ -21,7 +21,7 @@ from agentgym.envs.alfworld.engine.pddl import Fact, goal_form, parse_domain, pa
 from agentgym.errors import UsageError
 
 VERSION = 1
-"""Of the bytes; whoever keeps them asks for the same one."""
+"""Version of the bytes, which stores name in their format."""
 
 _SIZE = struct.Struct("<I")
 _NUMBER = np.dtype("<u2")

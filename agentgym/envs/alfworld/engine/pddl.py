@@ -87,7 +87,7 @@ class Domain:
     """The parts of a domain file that matter to play."""
 
     types: frozenset[str]
-    """All below the root ``object``; one of them may have that name as well."""
+    """Types below the root ``object``; one of them may have that name as well."""
     constants: Variables
     arities: dict[str, int]
     """Predicate -> how many arguments it has."""
@@ -110,6 +110,20 @@ class Domain:
         conditions = [schema.precondition for schema in self.schemas]
         conditions += [effect.condition for schema in self.schemas for effect in schema.effects]
         return frozenset(name for condition in conditions for name in predicates(condition))
+
+
+@lru_cache(maxsize=64)
+def predicates_read(domain: Domain, texts: frozenset[str], roots: frozenset[str]) -> frozenset[str]:
+    """Return the predicates that preconditions and ``texts`` read, or conditions of effects on what is read.
+
+    ``roots``: predicates some of whose atoms are read besides, which are not in the answer by themselves.
+    """
+    effects = [effect for schema in domain.schemas for effect in schema.effects]
+    read = texts.union(*(predicates(schema.precondition) for schema in domain.schemas))
+    for _ in effects:  # as long as a chain of them can be
+        seen = (effect.condition for effect in effects if effect.literal.predicate in read | roots)
+        read = read.union(*map(predicates, seen))
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +299,7 @@ def _schema(body: list[Any]) -> Schema:
 
 
 _OPERANDS = {"not": 1, "imply": 2, "exists": 2, "forall": 2, "when": 2, "increase": 2}
-"""How many parts follow these words."""
+"""Number of parts that follow these words."""
 
 
 def _parts(form: Any, where: str) -> tuple[Any, list[Any]]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
+from agentgym.envs.alfworld.engine.codegen import Plane
 from agentgym.envs.alfworld.engine.pddl import Domain, Fact
-from agentgym.envs.alfworld.engine.queries import Plane
 
 SHARED = 1 << 14
 """Bits that all games share: together they take 17 MB."""

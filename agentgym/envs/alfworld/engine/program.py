@@ -13,11 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.envs.alfworld.engine.actions import ConditionalEffect, Masks, write_actions
-from agentgym.envs.alfworld.engine.grammar import TextPart, parse_grammar, parse_text
-from agentgym.envs.alfworld.engine.grammar_check import check_grammar
-from agentgym.envs.alfworld.engine.grounding import Objects, disjuncts
-from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Condition, Domain, Schema, parse_domain
-from agentgym.envs.alfworld.engine.queries import (
+from agentgym.envs.alfworld.engine.codegen import (
     NOTHING,
     AtomIndex,
     Plane,
@@ -26,6 +22,10 @@ from agentgym.envs.alfworld.engine.queries import (
     SourceWriter,
     compile_source,
 )
+from agentgym.envs.alfworld.engine.grammar import TextPart, parse_grammar, parse_text
+from agentgym.envs.alfworld.engine.grammar_check import check_grammar
+from agentgym.envs.alfworld.engine.grounding import Objects, disjuncts
+from agentgym.envs.alfworld.engine.pddl import TRUE, AtomCondition, Condition, Domain, Schema, parse_domain
 from agentgym.envs.alfworld.engine.sentences import TASK, no_production, write_sentences
 from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.errors import UsageError
@@ -40,9 +40,9 @@ class SplitGrammar(NamedTuple):
     """A grammar, and the sentence of the game's task."""
 
     grammar: str
-    """The whole document; with another sentence in it where the task's could be taken out."""
+    """Grammar's whole document; another sentence stands in it where the task's could be taken out."""
     task: str | None
-    """None where it could not."""
+    """Sentence of the task; None where it could not be taken out."""
 
 
 def split_grammar(grammar: str) -> SplitGrammar:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from agentgym.env import Status
 from agentgym.envs.alfworld.engine.game import Game
 from agentgym.envs.alfworld.engine.planes import indexes, union
 
 START = "middle of a room"
-"""Where an agent is before it has gone anywhere."""
+"""Place of an agent that has gone nowhere yet."""
 
 EMPTY = "nothing"
-"""What an agent holds when it holds nothing."""
+"""Name for the load of an agent that holds nothing."""
 
 HOLDS = "holds"
 """The predicate of (agent, object)."""
@@ -27,15 +26,6 @@ MEMO_LIMIT = 4096
 
 _GO = re.compile(r"go to (?P<place>.+)")
 _PUT = re.compile(r"(?:put|move) (?P<thing>.+?) (?:in/on|in|on|to) (?P<place>.+)")
-
-
-class Trace(NamedTuple):
-    """A command's entry in the account of an episode."""
-
-    place: str
-    """Where it goes; empty if it does not."""
-    moved: str
-    """What it puts down, and where; empty if it does not."""
 
 
 class Scene:
@@ -60,6 +50,11 @@ class Scene:
         states = (bit for known in self._states.values() for bit, _ in known)
         self._held_bits = union(1 << number for number in self._held)
         self._hand_bits = self._held_bits | union(states)
+        self._read, self._bytes = game.read(self._hand_bits), (game.planes.width + 7) // 8
+
+    def identity(self, bits: int) -> bytes:
+        """Return the content of a state's hash: the truth of each atom that anything reads."""
+        return (bits & self._read).to_bytes(self._bytes, "little")
 
     def standing(self, bits: int) -> Status:
         """Return whether a state is won, its score, and the share of goal conditions met."""
@@ -88,15 +83,17 @@ class Scene:
         return ", ".join(word for bit, word in self._states[thing] if bits & bit) or "unprocessed"
 
 
-def trace(command: str, hands: str) -> Trace:
-    """Return a command's entry in the account; ``hands`` is what was held before it.
+def trace(command: str, hands: str) -> tuple[str, str]:
+    """Return where a command goes, and what it puts where; empty if it does not.
+
+    ``hands`` is what was held before it.
 
     Example:
-        >>> trace("move cloth 2 to bathtubbasin 1", "cloth 2(cleaned)").moved
-        'cloth 2(cleaned) to bathtubbasin 1'
+        >>> trace("move cloth 2 to bathtubbasin 1", "cloth 2(cleaned)")
+        ('', 'cloth 2(cleaned) to bathtubbasin 1')
     """
     went, put = _places(command)
-    return Trace(went, f"{hands} to {put}" if put else "")
+    return went, f"{hands} to {put}" if put else ""
 
 
 @lru_cache(MEMO_LIMIT)

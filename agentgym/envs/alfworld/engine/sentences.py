@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal, NoReturn, TypeAlias
 
+from agentgym.envs.alfworld.engine.codegen import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
 from agentgym.envs.alfworld.engine.grammar import (
     LIST_RULES,
     Atom,
@@ -27,7 +28,6 @@ from agentgym.envs.alfworld.engine.grammar import (
     parse_text,
 )
 from agentgym.envs.alfworld.engine.pddl import AtomCondition, Domain
-from agentgym.envs.alfworld.engine.queries import ROOT, Numbering, Plane, QueryMode, QueryWriter, SourceWriter
 from agentgym.envs.alfworld.engine.tables import AtomTables
 from agentgym.errors import UsageError
 
@@ -35,7 +35,7 @@ Scope: TypeAlias = tuple[str, ...]
 """Variables that stand for objects, in the order in which they were bound: ``?name:type``."""
 
 Verb: TypeAlias = Literal["say", "look"]
-"""What a function does: write a text, or return the bits that it looks at."""
+"""Purpose of a function: write a text, or return the bits that it looks at."""
 
 TASK = "task"
 """The rule that says what to do; a game may have its own sentence for it."""
@@ -44,7 +44,7 @@ INTRO = "intro"
 """The rule of the first observation."""
 
 NEGATED = "not_"
-"""Before a predicate: its recorded negation."""
+"""Prefix of a predicate's recorded negation."""
 
 Column: TypeAlias = tuple[str, int]
 """A predicate, and which of its arguments, from 1."""
@@ -65,9 +65,9 @@ class TextCode:
     look: Callable[..., int] | None
     """``(tables, state, *objects)``: the bits it looks at; None where it looks at none."""
     chosen: tuple[int, ...]
-    """Which of an action's objects it depends on."""
+    """Positions of the action's objects that the text depends on."""
     unsure: Mapping[int, Unsure]
-    """Those of them that it depends on only in games where such an object can be found."""
+    """Positions, among `chosen`, that matter only in games where such an object can be found."""
 
     def key(self, tables: AtomTables | None = None) -> Callable[[tuple[str, ...]], Any]:
         """Return what takes of an action's objects those that it depends on, in a game."""
@@ -86,7 +86,7 @@ class Sentence:
     states that are equal in these, the place among them, are described alike.
     """
 
-    __slots__ = ("_code", "_looked", "_objects", "_said", "_seen", "_selector", "_tables")
+    __slots__ = ("_code", "_looked", "_objects", "_seen", "_selector", "_tables", "_texts")
 
     def __init__(self, code: TextCode, tables: AtomTables, objects: tuple[str, ...], selector: int):
         """Hold the text's objects; ``selector``: the bits of the place it is said in."""
@@ -94,11 +94,11 @@ class Sentence:
         self._looked = 0 if code.look is None else selector
         self._seen: int | None = None
         """Bits of the places whose bits are looked at."""
-        self._said: dict[int, str] = {}
+        self._texts: dict[int, str] = {}
 
     def write(self, state: int) -> str:
         """Write the text in a state."""
-        return self._said.get(state & self._looked) or self._write(state)
+        return self._texts.get(state & self._looked) or self._write(state)
 
     def _write(self, state: int) -> str:
         look = self._code.look
@@ -106,9 +106,9 @@ class Sentence:
         if look is not None and (seen is None or at & ~seen):
             self._seen = at | (seen or 0)
             self._looked |= look(self._tables, state, *self._objects)
-        if len(self._said) >= MEMO_LIMIT:
-            self._said.clear()
-        text = self._said[state & self._looked] = self._code.say(self._tables, state, *self._objects)
+        if len(self._texts) >= MEMO_LIMIT:
+            self._texts.clear()
+        text = self._texts[state & self._looked] = self._code.say(self._tables, state, *self._objects)
         return text
 
 
@@ -119,9 +119,11 @@ class SentencesCode:
     intro: Callable[..., str]
     task: Callable[..., str]
     commands: Mapping[str, TextCode]
-    """By action; they look at no bits."""
+    """Texts of commands by action; they look at no bits."""
     feedbacks: Mapping[str, TextCode]
-    """By action."""
+    """Texts of feedback by action."""
+    read: frozenset[str]
+    """Predicates of which texts read whether atoms are true, or were recorded as negated."""
 
 
 def write_sentences(
@@ -151,7 +153,8 @@ def write_sentences(
             for kind, (looks, chosen, unsure) in zip(found, parts[schema.name], strict=True):
                 look = names[f"{kind}_look_{k}"] if looks else None
                 found[kind][schema.name] = TextCode(names[f"{kind}_{k}"], look, chosen, unsure)
-        return SentencesCode(names[INTRO], names[TASK], found["command"], found["feedback"])
+        read = frozenset(writer.read)
+        return SentencesCode(names[INTRO], names[TASK], found["command"], found["feedback"], read)
 
     return writer.source.text(), collect
 
@@ -170,7 +173,7 @@ class _Mentions:
 
     names: set[str] = field(default_factory=set)
     variables: dict[str, set[Column]] = field(default_factory=lambda: defaultdict(set))
-    """Of queries, ``?name:type`` -> where they stand."""
+    """Variables of queries, ``?name:type`` -> columns in which they stand."""
 
 
 class _TextWriter:
@@ -184,6 +187,7 @@ class _TextWriter:
         """(what it does, rule or listing, variables) -> the function's name; None where it does nothing."""
         self.doubtful = {e.literal.predicate for s in domain.schemas for e in s.effects}
         self.mentioned: dict[str, _Mentions] = {}
+        self.read: set[str] = set()
 
     # ---- what texts depend on ----------------------------------------------------------------
 
@@ -196,7 +200,7 @@ class _TextWriter:
         if found is None:
             found = self.mentioned[text] = _Mentions()
             self.mention(text, found, set())
-        # what the scope binds no query looks for
+        # no query looks for a variable that the scope binds
         free = {variable: columns for variable, columns in found.variables.items() if variable not in scope}
         needed: list[str] = []
         unsure: dict[int, Unsure] = {}
@@ -232,7 +236,7 @@ class _TextWriter:
 
     def write_text(self, name: str, text: str, scope: Scope) -> None:
         """Write the function ``name`` of a text."""
-        body = self.said(parse_text(text), dict(zip(scope, _locals(scope), strict=True)))
+        body = self.expression(parse_text(text), dict(zip(scope, _locals(scope), strict=True)))
         self.function(name, scope, text, [f"return {body}"])
 
     def function(self, name: str, scope: Scope, about: str, lines: Sequence[str]) -> None:
@@ -242,7 +246,7 @@ class _TextWriter:
         self.source.line(f"def {name}({', '.join(head)}):  # {about[:70]!r}")
         self.source.lines += [f" {line}" for line in lines]
 
-    def said(self, parts: Sequence[Part], names: Mapping[str, str]) -> str:
+    def expression(self, parts: Sequence[Part], names: Mapping[str, str]) -> str:
         """Return the expression of a text."""
         pieces: list[str] = []
         words = ""
@@ -303,7 +307,7 @@ class _TextWriter:
             source.depth = 0
             if production.condition:
                 self.query(source, production.condition, names, QueryMode.STATE)
-            source.line(f"return {self.said(parse_text(production.text), names)}")
+            source.line(f"return {self.expression(parse_text(production.text), names)}")
             if not production.condition:
                 break
         else:
@@ -333,6 +337,7 @@ class _TextWriter:
     ) -> QueryWriter:
         """Write a query's loops, in the order of its atoms: lists are in the order of the answers."""
         literals, kinds = _literals(parse_query(query), names)
+        self.read.update(self.planes(literal.predicate)[0] for literal in literals)
         writer = QueryWriter(source, self.indexes, kinds, mode, self.planes, self.selector)
         writer.bound, writer.distinct = dict(names), True
         writer.used.update(names.values())

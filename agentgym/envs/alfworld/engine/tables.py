@@ -8,18 +8,17 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any, TypeAlias
 
+from agentgym.envs.alfworld.engine.codegen import ROOT, AtomIndex
 from agentgym.envs.alfworld.engine.grounding import Objects
 from agentgym.envs.alfworld.engine.pddl import Fact
 from agentgym.envs.alfworld.engine.planes import Planes
-from agentgym.envs.alfworld.engine.queries import ROOT, AtomIndex
 from agentgym.errors import UsageError
 
 Table: TypeAlias = Mapping[Any, Any]
-"""What is known of the arguments -> the rows of the others.
+"""Rows of a table, by the known arguments.
 
-For a predicate that never changes the rows are a tuple. For one that changes they are the bits of all
-atoms together, and a row by each bit; bits are in the order of their atoms.
-"""
+For a predicate that never changes the rows are a tuple of the other arguments. For one that changes they are
+the bits of all atoms together, and a row by each bit; bits are in the order of their atoms."""
 
 
 class Names(dict[str, str]):
@@ -105,7 +104,10 @@ class AtomTables(dict[int, Table]):
 
     def _static_facts(self, predicate: str) -> list[Fact]:
         if self._static_atoms is None:
-            self._static_atoms = _grouped(self.static)
+            groups: dict[str, list[Fact]] = defaultdict(list)
+            for fact in self.static:
+                groups[fact[0]].append(fact)
+            self._static_atoms = groups
         return self._static_atoms.get(predicate, [])
 
     def _split(
@@ -127,11 +129,3 @@ class AtomTables(dict[int, Table]):
 def _columns(facts: Sequence[Fact], places: Sequence[int]) -> Iterable[Any]:
     """Return of each fact the argument at a place, or the tuple of those at several."""
     return map(itemgetter(*places), facts) if places else [()] * len(facts)
-
-
-def _grouped(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
-    """Return facts by predicate, in their order."""
-    groups: dict[str, list[Fact]] = defaultdict(list)
-    for fact in facts:
-        groups[fact[0]].append(fact)
-    return groups

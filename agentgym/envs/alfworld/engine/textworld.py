@@ -38,7 +38,7 @@ class TextWorldEngine:
     def start(self, domain: str, grammar: str, problem: str) -> str:
         """Load a game and return its first observation; a goal that no action decides is a `UsageError`."""
         game: Mapping[str, str] = {"pddl_domain": domain, "grammar": grammar, "pddl_problem": problem}
-        with _arguments_kept():
+        with _restored_arguments():
             try:
                 self._env.load(game)
             except KeyError as error:
@@ -51,7 +51,7 @@ class TextWorldEngine:
 
     def restart(self) -> str:
         """Begin the loaded game again and return its first observation."""
-        with _arguments_kept():
+        with _restored_arguments():
             self._state = self._env.reset()
         return str(self._state.feedback)
 
@@ -105,7 +105,7 @@ def _import(name: str) -> ModuleType:
 
 
 @contextmanager
-def _arguments_kept() -> Iterator[None]:
+def _restored_arguments() -> Iterator[None]:
     arguments = sys.argv
     try:
         yield

@@ -23,7 +23,7 @@ class Bound(NamedTuple):
     """Lower bound of the path from a state to the goal."""
 
     steps: int
-    """No plan is shorter; 0 only at the goal."""
+    """Number of steps that no plan undercuts; 0 only at the goal."""
     landmarks: Mapping[int, int]
     """Index of every action that belongs to a landmark -> the landmark's number; low ones are near the
     goal. Whoever begins with another action has all landmarks left to meet."""
@@ -43,7 +43,7 @@ class Relaxation:
         """For each relaxed action, the task's actions that it stands for."""
         relaxed: dict[object, int] = {}
         for k, action in enumerate(task.actions):
-            # where one comes from does not matter: one can always go
+            # the place one leaves does not matter: it can always be left
             needs = () if is_move(action) else tuple(sorted(numbers[x] for x in action.needs))
             gives = tuple(sorted(numbers[x] for x in action.gives if x in numbers))
             self._add(relaxed, needs or (0,), gives).append(k)

@@ -24,7 +24,7 @@ GREEDY_BUDGET = 100_000
 """States priced before a state is taken for hopeless."""
 
 GREEDY_WEIGHT = 5
-"""What a step that remains weighs against one gone, once any plan will do."""
+"""Weight of a remaining step against one taken, once any plan will do."""
 
 
 class GamePlan(NamedTuple):

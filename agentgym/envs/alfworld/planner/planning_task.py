@@ -21,7 +21,7 @@ LiteralNumber: TypeAlias = int
 """Index i of a fluent atom that is true, or ~i of one that is false."""
 
 PlanningGoal: TypeAlias = tuple[LiteralNumber, ...]
-"""One alternative of the goal."""
+"""Literals of one alternative of the goal."""
 
 _Numbers: TypeAlias = dict[tuple[str, ...], int]
 
@@ -33,7 +33,7 @@ class PlanningAction(NamedTuple):
     objects: tuple[str, ...]
     needs: frozenset[LiteralNumber]
     gives: frozenset[LiteralNumber]
-    """What it may change; what it needs and keeps is left out."""
+    """Literals that it may make true, without those that it needs and leaves true."""
     conditions: tuple[tuple[int, frozenset[LiteralNumber]], ...] = ()
     """Atoms it changes under a condition, and what that depends on, with both signs."""
     operation: Operation | None = None

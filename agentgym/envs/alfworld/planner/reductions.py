@@ -30,7 +30,7 @@ from agentgym.envs.alfworld.planner.planning_task import (
 
 
 def reachable(task: PlanningTask, state: int) -> PlanningTask:
-    """Leave out what could not happen from ``state`` even if nothing true became false."""
+    """Leave out actions that could not happen from ``state`` even if nothing true became false."""
     waiting: dict[LiteralNumber, list[int]] = defaultdict(list)
     missing = []
     for k, action in enumerate(task.actions):
@@ -40,19 +40,19 @@ def reachable(task: PlanningTask, state: int) -> PlanningTask:
     wanted = {x for goal in task.goals for x in goal}
     reached = [x for x in waiting.keys() | wanted if holds(state, x)]
     seen = set(reached)
-    kept = [k for k, count in enumerate(missing) if not count]
-    for k in kept:
+    possible = [k for k, count in enumerate(missing) if not count]
+    for k in possible:
         reached += [x for x in task.actions[k].gives if x not in seen]
         seen |= task.actions[k].gives
     for literal in reached:  # grows while it is walked
         for k in waiting.get(literal, ()):
             missing[k] -= 1
             if not missing[k]:
-                kept.append(k)
+                possible.append(k)
                 reached += task.actions[k].gives - seen
                 seen |= task.actions[k].gives
     goals = tuple(goal for goal in task.goals if seen.issuperset(goal))
-    return PlanningTask(tuple(task.actions[k] for k in sorted(kept)), goals)
+    return PlanningTask(tuple(task.actions[k] for k in sorted(possible)), goals)
 
 
 def relevant(task: PlanningTask) -> PlanningTask:
@@ -66,19 +66,19 @@ def relevant(task: PlanningTask) -> PlanningTask:
             readers[atom].append(reads)
     stack = list({x for goal in task.goals for x in goal})
     needed = set(stack)
-    kept: set[int] = set()
+    retained: set[int] = set()
     while stack:
         literal = stack.pop()
         news = [*readers.get(atom_of(literal), ())]
         for k in givers.get(literal, ()):
-            if k not in kept:
-                kept.add(k)
+            if k not in retained:
+                retained.add(k)
                 news.append(task.actions[k].needs)
         for new in news:
             stack += new - needed
             needed |= new
     changing = needed | {~x for x in needed}
-    actions = (_restricted(task.actions[k], changing) for k in sorted(kept))
+    actions = (_restricted(task.actions[k], changing) for k in sorted(retained))
     return PlanningTask(tuple(actions), task.goals)
 
 
@@ -105,7 +105,7 @@ def without_undoing(task: PlanningTask) -> PlanningTask:
 
 
 def without_idle_taking(task: PlanningTask, start: int) -> PlanningTask:
-    """Leave out taking what never bears on the goal.
+    """Leave out the taking of objects that never matter to the goal.
 
     A *hand* is a literal ``free`` and literals of which, with it, exactly one holds at any time:
     every action that changes one of them swaps ``free`` and another. From a thing's being held follow
@@ -125,8 +125,8 @@ def without_idle_taking(task: PlanningTask, start: int) -> PlanningTask:
             for atom in {atom_of(x) for x in action.uses} | (things & action.gives):
                 uses[atom].append(action)
         idle = {x for x in things if not _consequences(x, uses, atom_of(free)) & goal_atoms}
-        kept = tuple(a for a in task.actions if not (free in a.needs and a.gives & idle))
-        task = PlanningTask(kept, task.goals)
+        actions = tuple(a for a in task.actions if not (free in a.needs and a.gives & idle))
+        task = PlanningTask(actions, task.goals)
     return task
 
 
@@ -187,8 +187,8 @@ def without_detours(task: PlanningTask, state: int) -> PlanningTask:
         entries[target].add(origin)
     detours = {y for y in places - needed if all(exits[y] - {x} <= exits[x] for x in entries[y])}
     passed = {y for y in detours if not holds(state, y)}
-    kept = (a for origin, target, a in moves if origin not in passed and target not in detours)
-    return PlanningTask((*others, *kept), task.goals)
+    direct = (a for origin, target, a in moves if origin not in passed and target not in detours)
+    return PlanningTask((*others, *direct), task.goals)
 
 
 def is_move(action: PlanningAction) -> bool:
@@ -200,7 +200,7 @@ def is_move(action: PlanningAction) -> bool:
 
 
 def simplified(task: PlanningTask, start: int) -> PlanningTask:
-    """Leave out of a game's task what no state reached from ``start`` needs."""
+    """Leave out of a game's task the parts that no state reached from ``start`` needs."""
     before = -1
     while len(task.actions) != before:
         before = len(task.actions)
@@ -209,5 +209,5 @@ def simplified(task: PlanningTask, start: int) -> PlanningTask:
 
 
 def seen_from(task: PlanningTask, state: int) -> PlanningTask:
-    """Leave out of a simplified task what a plan from ``state`` does not need."""
+    """Leave out of a simplified task the parts that a plan from ``state`` does not need."""
     return relevant(without_detours(relevant(reachable(task, state)), state))

@@ -20,7 +20,7 @@ class Stop(NamedTuple):
 
     action: PlanningAction
     state: int
-    """After it."""
+    """State after the step."""
 
 
 class _Change(NamedTuple):
@@ -41,11 +41,11 @@ class _Node:
     gone: int
     """Steps from the start."""
     before: _Node | None
-    """None at the start."""
+    """Node of the state before; None at the start."""
     action: int
     """Index of what led here from the state before; -1 at the start."""
     bound: Bound | None = None
-    """None until its turn comes."""
+    """Lower bound of the path to the goal; None until the node's turn comes."""
 
 
 class Search:
@@ -79,7 +79,7 @@ class Search:
         while self._queue:
             _, least, _, _, gone, node = heappop(self._queue)
             if gone > node.gone:
-                continue  # reached on a shorter way since
+                continue  # a shorter way was found since
             if node.bound is None:
                 if priced == limit:
                     return None

@@ -17,7 +17,7 @@ class Article(NamedTuple):
 
     title: str
     sentences: tuple[str, ...]
-    told: dict[str, int]
+    sentence_of: dict[str, int]
     """The sentence that tells each relation, by number from 0."""
 
     @property
@@ -45,12 +45,12 @@ def builtin_passages() -> PassageList:
 def _article(world: FictionalWorld, entity: Entity, draws: KeyRng) -> Article:
     fields = _fields(world, entity, draws)
     sentences: list[str] = []
-    told: dict[str, int] = {}
+    sentence_of: dict[str, int] = {}
     for phrase in PHRASES[entity.kind]:
         if all(relation in entity.links or relation in entity.values for relation in phrase.tells):
-            told.update(dict.fromkeys(phrase.tells, len(sentences)))
+            sentence_of.update(dict.fromkeys(phrase.tells, len(sentences)))
             sentences.append(draws.pick(phrase.wordings).format_map(fields))
-    return Article(entity.title, tuple(sentences), told)
+    return Article(entity.title, tuple(sentences), sentence_of)
 
 
 def _fields(world: FictionalWorld, entity: Entity, draws: KeyRng) -> dict[str, str]:

@@ -31,7 +31,7 @@ _BEGAN = {
     "company": ("founded", "company", "was founded {}"),
     "person": ("birth year", "person", "was born {}"),
 }
-"""How a beginning is told and asked for, by kind: relation, noun, verb."""
+"""Relation, noun and verb of a beginning, by kind."""
 
 _SAME = {
     "birthplace": "Were {} and {} born in the same city?",
@@ -46,7 +46,7 @@ _SAME = {
     "headquarters country": "Are the head offices of {} and {} in the same country?",
     "formed in country": "Did {} and {} form in the same country?",
 }
-"""By the names of the chain's relations."""
+"""Questions by the names of the chain's relations."""
 
 _MAKERS = {
     "director": "Which film is by the director born {}, {} or {}?",
@@ -150,7 +150,7 @@ def _support(draft: Draft) -> tuple[tuple[int, ...], tuple[tuple[str, int], ...]
     facts: list[tuple[str, int]] = []
     for number, relation in _hops(draft):
         article = articles[number]
-        fact = article.title, article.told[relation]
+        fact = article.title, article.sentence_of[relation]
         if number not in numbers:
             numbers.append(number)
         if fact not in facts:
@@ -185,10 +185,10 @@ def _all_names(entity: Entity) -> tuple[str, ...]:
 def _decomposition(draft: Draft) -> Iterator[SubQuestion]:
     path = _path(draft, draft.starts[0])
     for hop, relation in enumerate(draft.chain):
-        asked = f"#{hop}" if hop else _mention(_entity(path[0]))
+        subject = f"#{hop}" if hop else _mention(_entity(path[0]))
         found = path[hop + 1]
         answer = found if isinstance(found, str) else _entity(found).name
-        yield SubQuestion(relation.question.format(asked), answer, _entity(path[hop]).number)
+        yield SubQuestion(relation.question.format(subject), answer, _entity(path[hop]).number)
 
 
 def _path(draft: Draft, start: int) -> list[int | str]:

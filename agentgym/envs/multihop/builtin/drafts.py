@@ -25,12 +25,12 @@ class Draft(NamedTuple):
 
     form: DraftForm
     type: str
-    """As the data set calls such questions."""
+    """Type of such questions in the data set."""
     chain: RelationChain
     starts: tuple[int, ...]
-    """One entity, or two to compare."""
+    """Entities that the chain begins at: one, or two to compare."""
     last: bool = False
-    """Of form ``order``: whether what began last is asked for."""
+    """Whether the question of form ``order`` is which began last."""
 
     def id(self, family: str) -> str:
         """Return the 32 hex digits that name the question."""
@@ -44,12 +44,12 @@ class Pattern(NamedTuple):
     form: DraftForm
     type: str
     kind: str
-    """Of the entities that they begin at."""
+    """Kind of the entities that they begin at."""
     chain: RelationChain
 
 
 ORDERED = ("film", "novel", "album", "band", "company", "person")
-"""Kinds of which two are compared by when they began."""
+"""Kinds of which two are compared by their beginnings."""
 
 _ORDERED_MAKERS = (
     chain("film", "director"),
@@ -86,26 +86,20 @@ def _chains(type: str, found: Sequence[RelationChain]) -> list[Pattern]:
     return [Pattern("chain", type, one[0].subject, one) for one in found]
 
 
-def _comparisons(type: str) -> list[Pattern]:
-    ordered = [Pattern("order", type, kind, ()) for kind in ORDERED]
-    return ordered + [Pattern("same", type, one[0].subject, one) for one in _SAME]
-
-
-def _comparisons_of_makers(type: str) -> list[Pattern]:
-    ordered = [Pattern("order", type, one[0].subject, one) for one in _ORDERED_MAKERS]
-    return ordered + [Pattern("same", type, one[0].subject, one) for one in _SAME_OF_MAKERS]
-
-
 @lru_cache(maxsize=1)
 def patterns() -> Mapping[str, tuple[tuple[int, list[Pattern]], ...]]:
     """Return the patterns of each family of questions, by type, with the share of the type in a hundred."""
     composed = [one for one in chains(2) if one not in _INFERRED]
+    comparisons = [Pattern("order", "comparison", kind, ()) for kind in ORDERED]
+    comparisons += [Pattern("same", "comparison", one[0].subject, one) for one in _SAME]
+    of_makers = [Pattern("order", "bridge_comparison", one[0].subject, one) for one in _ORDERED_MAKERS]
+    of_makers += [Pattern("same", "bridge_comparison", one[0].subject, one) for one in _SAME_OF_MAKERS]
     return {
-        "hotpotqa": ((75, _chains("bridge", chains(2))), (25, _comparisons("comparison"))),
+        "hotpotqa": ((75, _chains("bridge", chains(2))), (25, comparisons)),
         "twowiki": (
             (42, _chains("compositional", composed)),
-            (24, _comparisons("comparison")),
-            (22, _comparisons_of_makers("bridge_comparison")),
+            (24, comparisons),
+            (22, of_makers),
             (12, _chains("inference", _INFERRED)),
         ),
         "musique": (

@@ -69,7 +69,7 @@ TRADES: Sequence[str] = (
     "Studios",
 )  # fmt: skip
 INITIALS = "BCDEFGHJKLMNPRSTVW"
-"""Of middle names; no A, which would be dropped as an article where answers are compared."""
+"""Initials of middle names; no A, which would be dropped as an article where answers are compared."""
 
 MONTHS: Sequence[str] = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",

@@ -203,7 +203,7 @@ PHRASES: Mapping[str, Sequence[Phrase]] = {
         ),
     ),
 }
-"""By kind of entity, in the order of the passage; the first sentence names it."""
+"""Phrases by kind of entity, in the order of the passage; the first sentence names the entity."""
 
 ALSO = (", also known as {},", ", sometimes called {},", " (or {})")
-"""How a passage tells another name."""
+"""Phrases in which a passage gives another name."""

@@ -15,7 +15,7 @@ class Relation(NamedTuple):
     object: str
     """Kind of entity; empty for a value."""
     phrase: str
-    """Says who is meant: ``the director of {}``."""
+    """Phrase for the relation's target: ``the director of {}``."""
     question: str
 
     @property

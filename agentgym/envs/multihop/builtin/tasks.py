@@ -31,7 +31,7 @@ class _Dealt(NamedTuple):
     id: str
     draft: Draft
     number: int
-    """Of the draft."""
+    """Number of the draft."""
 
 
 @lru_cache(maxsize=8)
@@ -104,5 +104,5 @@ def builtin_questions(family: str, split: str) -> BuiltinQuestions:
 @lru_cache(maxsize=1)
 def builtin_sha256() -> str:
     """Return 64 hex digits of all passages and of the fact of each sentence."""
-    told = [(article.title, article.sentences, article.told) for article in builtin_articles()]
-    return hashlib.sha256(canonical(told)).hexdigest()
+    content = [(article.title, article.sentences, article.sentence_of) for article in builtin_articles()]
+    return hashlib.sha256(canonical(content)).hexdigest()

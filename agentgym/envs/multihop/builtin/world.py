@@ -15,7 +15,7 @@ from agentgym.envs.multihop.builtin import names
 from agentgym.envs.multihop.builtin.names import Titles
 
 VERSION = 1
-"""Of the words and rules; worlds of different versions have nothing to do with each other."""
+"""Version of the words and rules; worlds of different versions have nothing in common."""
 
 SIZES = {
     "country": 24,
@@ -68,17 +68,17 @@ class Entity:
     number: int
     kind: str
     name: str
-    """As questions call it: no other of its kind has the name."""
+    """Name in questions: no other entity of its kind has it."""
     title: str = ""
-    """Of its passage; no other passage has it."""
+    """Title of its passage; no other passage has it."""
     aliases: tuple[str, ...] = ()
-    """Other names, which its passage tells."""
+    """Other names, which are in its passage."""
     links: dict[str, int] = field(default_factory=dict)
     """Entities it is related to, by relation."""
     values: dict[str, str] = field(default_factory=dict)
-    """What else is true of it, by relation."""
+    """Other facts about it, by relation."""
     date: Date = NEVER
-    """When it began: born, founded, released."""
+    """Date of its birth, founding or release."""
     she: bool = False
 
     @property
@@ -101,7 +101,9 @@ class FictionalWorld:
         self._draw_people()
         self._draw_organisations()
         self._draw_works()
-        self._give_titles()
+        count = Counter(entity.name for entity in self.entities)
+        for entity in self.entities:
+            entity.title = f"{entity.name} ({entity.kind})" if count[entity.name] > 1 else entity.name
 
     def of_kind(self, kind: str) -> list[Entity]:
         """Return the entities of a kind."""
@@ -281,12 +283,6 @@ class FictionalWorld:
         else:
             work.links = {"author": maker.number, "publisher": self._pick(draws, "company").number}
         self._begin(work, "released", draws, maker.date.year + 24, maker.date.year + 45)
-
-    def _give_titles(self) -> None:
-        """Tell those of one name apart, as encyclopedias do."""
-        count = Counter(entity.name for entity in self.entities)
-        for entity in self.entities:
-            entity.title = f"{entity.name} ({entity.kind})" if count[entity.name] > 1 else entity.name
 
 
 @lru_cache(maxsize=1)

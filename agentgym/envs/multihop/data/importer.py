@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agentgym.core.hashing import content_id
 from agentgym.core.suite_spec import DataSource
@@ -14,7 +14,9 @@ from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
 from agentgym.data.jsonstream import Watch, read_records, unwatched
-from agentgym.data.progress import progress_bar
+from agentgym.data.packed import archive_of, stored_size
+from agentgym.data.progress import part_of, progress_bar
+from agentgym.data.sources import how_to_get
 from agentgym.envs.multihop.data.layouts import (
     HOTPOTQA_FILES,
     MUSIQUE_FILES,
@@ -28,6 +30,7 @@ from agentgym.envs.multihop.data.layouts import (
     SetFiles,
     find_files,
     group_files,
+    refuse_lookalike,
     role_of,
 )
 from agentgym.envs.multihop.data.questions import StoredQuestion, SubQuestion, question_id
@@ -47,6 +50,7 @@ from agentgym.envs.multihop.data.records import (
     parse_aliases,
     parse_passage,
 )
+from agentgym.envs.multihop.data.search_r1 import read_search_r1
 from agentgym.envs.multihop.sources import HOTPOTQA, MUSIQUE, SEARCHQA, SOURCES, TWOWIKI
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.retrieval.corpus.passages import PassageFile, write_passages
@@ -57,7 +61,7 @@ RULES: Mapping[str, Sequence[FileRule]] = {
     MUSIQUE.name: MUSIQUE_FILES,
     SEARCHQA.name: SEARCHQA_FILES,
 }
-"""What files the copies of each source have."""
+"""Files of each source's copies."""
 
 
 # ---- what `agentgym.data.importing` asks of a source -------------------------------------------------
@@ -106,9 +110,12 @@ def _check_file(rules: Sequence[FileRule], path: Path) -> int:
     role = role_of(rules, path)
     if role == "aliases":
         return len(_read_aliases(path))
-    aliases = _aliases_beside(rules, path)
+    archive, member = archive_of(path)
+    folder = archive if member else path.parent
+    beside = [file for file in find_files(rules, folder) if role_of(rules, file) == "aliases"]
+    aliases = _read_aliases(beside[0]) if beside else {}
     count = 0
-    for where, record in read_records(path):
+    for where, record in _records(path, role):
         count += 1
         if role == "corpus":
             parse_passage(record, where)
@@ -127,7 +134,7 @@ def _convert(
     counts: dict[str, int] = {}
     done = 0
     for name, group in sets.items():
-        store = import_set(group, folder / f"{name}{QUESTIONS}", partial(_report, progress, done, total))
+        store = import_set(group, folder / f"{name}{QUESTIONS}", part_of(progress, done, total))
         counts[f"{name}{QUESTIONS}"] = len(store)
         if len(store.passages):
             counts[f"{name}{PASSAGES}"] = len(store.passages)
@@ -140,6 +147,8 @@ def import_set(files: SetFiles, path: Path, watch: Watch = unwatched) -> Questio
 
     The file of passages is put beside ``path``; ``watch`` is called with bytes read so far.
     """
+    for file in files.paths:
+        refuse_lookalike(file)
     with QuestionStoreWriter(path) as writer:
         stream = _SetStream(files, writer)
         passages = write_passages(path.with_suffix(PASSAGES), stream.passages(watch), corpus=files.name)
@@ -176,11 +185,8 @@ def open_questions(dataset: str) -> QuestionStore:
         return _open_files(sets[name], source.name)
     stores = {path.stem for path in root.glob(f"*{QUESTIONS}")} if root.is_dir() else set()
     if known := ", ".join(f"{source.name}/{each}" for each in sorted(sets.keys() | stores)):
-        raise MissingDataError(
-            f"no set {dataset!r} in {root}, which has {known}: "
-            f"run `agentgym data import {source.name} PATH` on a copy of it"
-        )
-    find(f"{source.folder}/{name}", source)  # tells what to do about it
+        raise MissingDataError(f"no set {dataset!r} in {root}, which has {known}: {how_to_get(source, name)}")
+    find(f"{source.folder}/{name}", source)  # the error says what to do
     raise AssertionError("a set that is there was not found")
 
 
@@ -231,12 +237,12 @@ def _role_within(path: Path, named: FileRole) -> FileRole:
 
 def _open_files(files: SetFiles, source: str) -> QuestionStore:
     """Return the questions of files, from the cache, where they are imported unless they have been."""
-    state = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files.paths]
+    state = [(str(path), stored_size(path), archive_of(path)[0].stat().st_mtime_ns) for path in files.paths]
     name = f"{source}-{files.name}-{content_id((FORMAT, files.name, state))[:16]}{QUESTIONS}"
     path = cache_directory() / "multihop" / name
     if not path.exists():
         with progress_bar(f"importing {source}/{files.name}") as progress:
-            import_set(files, path, partial(_report, progress, 0, files.size))
+            import_set(files, path, part_of(progress, 0, files.size))
     return open_store(path)
 
 
@@ -258,11 +264,11 @@ class _SetStream:
         done = 0
         split = ""
         for file in self._files:
-            size = file.path.stat().st_size
+            size = stored_size(file.path)
             if file.role == "aliases":
                 self._aliases = _read_aliases(file.path)
             else:
-                for number, (where, record) in enumerate(read_records(file.path, _after(watch, done))):
+                for number, (where, record) in enumerate(_records(file.path, file.role, _after(watch, done))):
                     if file.role == "corpus":
                         self._number(parse_passage(record, where))
                     else:
@@ -275,8 +281,9 @@ class _SetStream:
 
     def _take(self, found: FoundQuestion, file: SetFile, number: int, split: str) -> str:
         """Number the passages of a question, write it if it has an answer, and return the split begun."""
-        numbers = [self._number(passage) for passage in found.passages]  # None for one without a text
-        if found.answer is None or file.role == "passages":
+        numbers = [self._number(passage) for passage in found.passages]  # a passage without a text has None
+        hidden = file.role == "hotpot" and file.split == "test" and not found.answer  # empty, or left out
+        if found.answer is None or hidden or file.role == "passages":
             return split
         if file.split != split:
             self._writer.begin_split(file.split)
@@ -324,18 +331,13 @@ class _SetStream:
         return number
 
 
+def _records(path: Path, role: FileRole, watch: Watch = unwatched) -> Iterator[tuple[str, Any]]:
+    return (read_search_r1 if role == "search-r1" else read_records)(path, watch)
+
+
 def _read_aliases(path: Path) -> Aliases:
     return dict(parse_aliases(record, where) for where, record in read_records(path))
 
 
-def _aliases_beside(rules: Sequence[FileRule], path: Path) -> Aliases:
-    beside = [file for file in find_files(rules, path.parent) if role_of(rules, file) == "aliases"]
-    return _read_aliases(beside[0]) if beside else {}
-
-
 def _after(watch: Watch, done: int) -> Callable[[int], None]:
     return lambda read: watch(done + read)
-
-
-def _report(progress: Progress, before: int, total: int, read: int) -> None:
-    progress(before + read, total)

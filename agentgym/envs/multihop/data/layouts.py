@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from agentgym.data.packed import members_of, open_packed, stored_size
 from agentgym.envs.multihop.data.records import (
     QuestionParser,
     parse_bare,
@@ -19,9 +21,9 @@ from agentgym.envs.multihop.data.records import (
 from agentgym.errors import UsageError
 
 FileRole: TypeAlias = Literal[
-    "hotpot", "musique", "sample", "bare", "flashrag", "passages", "corpus", "aliases"
+    "hotpot", "musique", "sample", "bare", "flashrag", "search-r1", "passages", "corpus", "aliases"
 ]
-"""What a file holds: questions of a form; questions of which only the passages count (``passages``, as
+"""Content of a file: questions of a form; questions of which only the passages count (``passages``, as
 MuSiQue's); a corpus; names of entities."""
 
 PARSERS: Mapping[FileRole, QuestionParser] = {
@@ -30,14 +32,15 @@ PARSERS: Mapping[FileRole, QuestionParser] = {
     "sample": parse_sample,
     "bare": parse_bare,
     "flashrag": parse_flashrag,
+    "search-r1": parse_flashrag,
     "passages": parse_musique,
 }
 
 SPLIT_ORDER = ("test", "dev", "valid", "train")
-"""In which splits are written: what is evaluated on comes first and stays whole."""
+"""Splits in the order of writing: those for evaluation come first and stay whole."""
 
 UPSTREAM_FOLDERS = ("", "data", "data_ids_april7", "data_ids")
-"""Where copies keep their files."""
+"""Folders in which copies keep their files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,13 @@ class FileRule:
     """A kind of file, by its name."""
 
     pattern: re.Pattern[str]
-    """Of the path below the folder, with ``/``; a group ``split`` or ``set`` gives what is empty here."""
+    """Pattern of the path below the folder, with ``/``; its groups ``split`` and ``set`` fill empty
+    fields."""
     role: FileRole
     set: str = ""
     split: str = ""
     needs: str = ""
-    """The set is there only where this file is, too."""
+    """File beside which alone the set is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,7 @@ class SetFiles:
     @property
     def size(self) -> int:
         """Bytes of all files."""
-        return sum(path.stat().st_size for path in self.paths)
+        return sum(map(stored_size, self.paths))
 
 
 def _rule(pattern: str, role: FileRole, set: str = "", split: str = "", needs: str = "") -> FileRule:
@@ -112,22 +116,56 @@ MUSIQUE_FILES = (
     *_SAMPLE,
 )
 
-SEARCHQA_FILES = (_rule(r"(?P<set>[\w-]+)/(?P<split>train|dev|valid|test)\.jsonl", "flashrag"),)
+SEARCHQA_FILES = (
+    _rule(r"(?P<set>[\w-]+)/(?P<split>train|dev|valid|test)\.jsonl", "flashrag"),
+    _rule(r"(?:nq_hotpotqa_train/)?(?P<split>train|test)\.parquet", "search-r1", "nq_hotpotqa_train"),
+)
+
+_OLDER = "of 2WikiMultihopQA's older data.zip, whose questions are others: get data_ids_april7.zip"
+LOOKALIKES: Mapping[str, tuple[int | None, str, str]] = {
+    "hotpot_dev_distractor_v1.json": (
+        61_065_698,
+        "e3da074d",
+        "another text of HotpotQA's dev split, of 61 MB: get that of 46,320,117 bytes",
+    ),
+    "dev.json": (None, "48b9bdc6", _OLDER),
+    "train.json": (None, "b3fddb4d", _OLDER),
+}
+"""Other files of official names: size, where it is known, beginning of the sha256, and what they are."""
 
 
 def find_files(rules: Sequence[FileRule], origin: Path) -> Iterator[Path]:
-    """Yield the files of a copy that rules know, sorted in each folder; ``origin`` may be one of them."""
+    """Yield the files of a copy that rules know, sorted in each folder and zip archive.
+
+    ``origin`` may be one of them, or one archive.
+    """
     if origin.is_file():
-        if any(rule.pattern.fullmatch(name) for rule in rules for name in _names(origin)):
-            yield origin
+        yield from _known(rules, [origin, *sorted(members_of(origin))])
         return
     for folder in (origin / part for part in UPSTREAM_FOLDERS):
         if folder.is_dir():
             yield from sorted(
                 path
-                for path in (*folder.glob("*.json*"), *folder.glob("*/*.jsonl"))
+                for path in (*folder.glob("*"), *folder.glob("*/*"))
                 if any(rule.pattern.fullmatch(path.relative_to(folder).as_posix()) for rule in rules)
             )
+            for archive in sorted(folder.glob("*.zip")):
+                yield from _known(rules, sorted(members_of(archive)))
+
+
+def _known(rules: Sequence[FileRule], paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if any(rule.pattern.fullmatch(name) for rule in rules for name in _names(path)):
+            yield path
+
+
+def refuse_lookalike(path: Path) -> None:
+    """Raise a UsageError that says what a file is, if it is one of `LOOKALIKES`."""
+    size, digest, about = LOOKALIKES.get(path.name, (-1, "", ""))
+    if size in (None, stored_size(path)):
+        with open_packed(path) as file:
+            if hashlib.file_digest(file, "sha256").hexdigest().startswith(digest):
+                raise UsageError(f"{path} is {about}")
 
 
 def group_files(rules: Sequence[FileRule], paths: Iterable[Path]) -> dict[str, SetFiles]:

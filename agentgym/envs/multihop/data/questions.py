@@ -16,7 +16,7 @@ class SubQuestion(NamedTuple):
     """One hop of a question, as MuSiQue's decompositions have it."""
 
     question: str
-    """May name the answer of an earlier hop: ``#1``."""
+    """Text of the hop; ``#1`` in it stands for the answer of the first hop."""
     answer: str
     passage: int | None
     """Number of the passage that supports the answer; None where none of the question's own does."""
@@ -34,13 +34,13 @@ class StoredQuestion(NamedTuple):
     aliases: tuple[str, ...] = ()
     """Other texts that count as the answer; of 2WikiMultihopQA sorted, aliases and demonyms of the entity."""
     type: str = ""
-    """As upstream has it, such as ``bridge``; of MuSiQue the shape of its hops, such as ``3hop1``."""
+    """Type upstream, such as ``bridge``; of MuSiQue the shape of the question's hops, such as ``3hop1``."""
     level: str = ""
     """HotpotQA's ``easy``, ``medium`` or ``hard``; else empty."""
     passages: tuple[int, ...] = ()
-    """Its own passages, in upstream's order, supporting ones and distractors; each once. May be empty."""
+    """Passages of its own, in upstream's order, supporting ones and distractors; each once. May be empty."""
     supporting: tuple[int, ...] = ()
-    """Those of `passages` that support the answer."""
+    """Numbers, among `passages`, of those that support the answer."""
     facts: tuple[tuple[str, int], ...] = ()
     """Supporting facts, title and number of the sentence, where upstream has them."""
     evidences: tuple[Evidence, ...] = ()

@@ -31,7 +31,7 @@ from agentgym.errors import UsageError
 from agentgym.retrieval.corpus.passages import PassageFile, PassageList, PassageStore
 
 QUESTIONS = ".questions"
-"""Ending of the file of questions; the passages are in the file of the same name beside it."""
+"""Suffix of the file of questions; the passages are in the file of the same name beside it."""
 
 PASSAGES = ".passages"
 

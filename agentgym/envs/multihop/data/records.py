@@ -43,7 +43,7 @@ class FoundPassage(NamedTuple):
 
     title: str
     sentences: tuple[str, ...]
-    """One where the file does not tell them apart."""
+    """Sentences of the text; one where the file does not separate them."""
 
 
 class FoundHop(NamedTuple):
@@ -52,17 +52,17 @@ class FoundHop(NamedTuple):
     question: str
     answer: str
     place: int | None
-    """Of the passage that supports it, among the question's own."""
+    """Place of the passage that supports it, among the question's own."""
 
 
 class FoundQuestion(NamedTuple):
     """A question of a file, with its passages by place instead of number."""
 
     source_id: str
-    """Empty where upstream has none."""
+    """Id of the question upstream; empty where it has none."""
     question: str
     answer: str | None
-    """None in a test set, and where a question counts as unanswerable: then only its passages are of use."""
+    """Gold answer; None in a test set and for unanswerable questions, of which only the passages are used."""
     aliases: tuple[str, ...] = ()
     type: str = ""
     level: str = ""

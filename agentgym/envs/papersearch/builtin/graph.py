@@ -28,7 +28,7 @@ from agentgym.envs.papersearch.builtin.words import (
 from agentgym.envs.papersearch.data.corpus import PaperRecord
 
 VERSION = 1
-"""Of words and rules; papers of different versions have nothing to do with each other."""
+"""Version of words and rules; papers of different versions have nothing in common."""
 
 BUILTIN = "builtin"
 """Name of the data set that comes with the package."""
@@ -41,7 +41,7 @@ FIRST_YEAR, YEARS = 1995, 30
 SUBJECTS = tuple((area, names) for area, subjects in AREAS.items() for names in subjects)
 
 USUAL_METHODS, USUAL_SETTINGS = 5, 4
-"""How many of each a subject's papers mostly use."""
+"""Number of methods and of settings that most of a subject's papers use."""
 
 _IDS = 1_000_000
 _STRIDE = 618_033
@@ -62,11 +62,11 @@ class PaperDesign(NamedTuple):
     setting: int
     date: int
     name: int
-    """Which of the subject's names it uses."""
+    """Index of the subject's name that it uses."""
 
 
 class BuiltinGraph(NamedTuple):
-    """All papers, with what each is about."""
+    """All papers, each with its topic."""
 
     papers: tuple[PaperRecord, ...]
     designs: tuple[PaperDesign, ...]

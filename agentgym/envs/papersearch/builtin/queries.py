@@ -31,7 +31,7 @@ from agentgym.envs.papersearch.topics import Topic
 SPLITS = ("train", "valid", "test")
 
 QUERIES = 8
-"""Of each pair of subject and facet, at most."""
+"""Largest number of queries of a pair of subject and facet."""
 
 MIN_PAPERS, MAX_PAPERS = 3, 20
 """Papers that a query asks for."""

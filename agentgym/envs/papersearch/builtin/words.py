@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 SubjectNames: TypeAlias = tuple[str, ...]
-"""SubjectNames of one subject, the usual one first; no two share a word that matters."""
+"""Names of one subject, the usual one first; no two share a word that matters."""
 
 AREAS: Mapping[str, tuple[SubjectNames, ...]] = {
     "river science": (

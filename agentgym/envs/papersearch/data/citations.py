@@ -72,9 +72,9 @@ class CitationGraph(NamedTuple):
     order: Numbers
     """(D,): the papers that `names` are of."""
     cited: CitationLists
-    """Whom each paper cites, in the order of its references."""
+    """Papers that each paper cites, in the order of its references."""
     citing: CitationLists
-    """Who cites each paper, the latest first."""
+    """Papers that cite each paper, the latest first."""
 
     @classmethod
     def of(

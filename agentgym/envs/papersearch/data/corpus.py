@@ -1,4 +1,4 @@
-"""A corpus of papers: titles and abstracts by number, and who cites whom."""
+"""A corpus of papers: titles and abstracts by number, and their citations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentgym.envs.papersearch.data.citations import CITATIONS, CitationGraph, o
 from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile, PassageList, PassageStore
 
-PAPERS_KEPT = 1 << 14
+MAX_CACHED_PAPERS = 1 << 14
 """Papers that stay in memory once they are read."""
 
 
@@ -24,7 +24,7 @@ class PaperRecord(NamedTuple):
     id: str
     title: str
     abstract: str
-    """Empty where it is not known."""
+    """Abstract; empty where it is unknown."""
     date: int = 0
     """``year * 10000 + month * 100 + day``, with 0 for what is not known."""
     references: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class PaperCorpus:
         self.graph = graph
         self.sha256 = sha256_json({"passages": passages.sha256, "citations": graph_sha256})
         """64 hex digits over all papers and citations, in order."""
-        self.paper = lru_cache(PAPERS_KEPT)(passages.__getitem__)
+        self.paper = lru_cache(MAX_CACHED_PAPERS)(passages.__getitem__)
         """Returns the paper of a number: id, title, and the abstract as its text."""
 
     def __len__(self) -> int:

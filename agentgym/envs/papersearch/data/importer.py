@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from os.path import expanduser
 from pathlib import Path
 
@@ -15,7 +14,8 @@ from agentgym.core.options import check_choice
 from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
-from agentgym.data.progress import progress_bar
+from agentgym.data.progress import part_of, progress_bar
+from agentgym.data.sources import how_to_get
 from agentgym.envs.papersearch.data.citations import CITATIONS, open_citations
 from agentgym.envs.papersearch.data.corpus import PaperCorpus, open_corpus
 from agentgym.envs.papersearch.data.readers import read_edges, read_papers, read_topics, write_corpus
@@ -87,7 +87,7 @@ def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[
     for file in files:
         if file.name in _CORPUS_FILES:
             name = _CORPUS_FILES[file.name]
-            write_corpus(file, _edges_beside(file), folder / name, partial(_report, progress, done, total))
+            write_corpus(file, _edges_beside(file), folder / name, part_of(progress, done, total))
             counts |= {f"{name}/{part}": check_file(folder / name / part) for part in _STORED}
         elif (found := _split_of(file)) is not None:
             target = folder / "queries" / "_".join(found)
@@ -106,8 +106,8 @@ def sets_in(folder: Path) -> frozenset[str]:
     files = list(find_files(folder))
     found = {_CORPUS_FILES.get(file.name, file.parent.name) for file in files if file.name in _CORPUS_FILES}
     found |= {file.parent.name for file in files if file.name == PASSAGES}
-    asked = {split[0] for file in files if (split := _split_of(file)) is not None}
-    sets = {name for name, stem in QUERIES.items() if stem in asked and ARXIV in found}
+    stems = {split[0] for file in files if (split := _split_of(file)) is not None}
+    sets = {name for name, stem in QUERIES.items() if stem in stems and ARXIV in found}
     return frozenset(sets | (found & {IEEE_VIS}))
 
 
@@ -125,7 +125,7 @@ def open_set(dataset: str) -> QuerySet:
     if dataset.startswith(f"{PAPERSEARCH.name}/"):
         root, name = data_directory() / PAPERSEARCH.folder, dataset.partition("/")[2]
         check_choice("data set", name, known, where=f"{PAPERSEARCH.name}: ")
-        find(root.name, PAPERSEARCH)  # tells what to do where nothing is there
+        find(root.name, PAPERSEARCH)  # the error of missing files says what to do
     elif root.name in known and not root.exists():
         root, name = root.parent, root.name
     if not root.is_dir():
@@ -151,8 +151,8 @@ def _open(root: Path, name: str) -> QuerySet:
     }
     if name != IEEE_VIS and not queries:
         raise MissingDataError(
-            f"no queries of {name!r} in {root}: run `agentgym data import {PAPERSEARCH.name} PATH` "
-            f"on a folder with {QUERIES[name]}_test.jsonl or {QUERIES[name]}/test.jsonl"
+            f"no queries of {name!r} in {root}: {how_to_get(PAPERSEARCH, name)}, "
+            f"a folder with {QUERIES[name]}_test.jsonl or {QUERIES[name]}/test.jsonl"
         )
     if (stored / PASSAGES).exists():
         return QuerySet(open_corpus(stored), queries)
@@ -175,15 +175,11 @@ def _imported(papers: Path) -> PaperCorpus:
     if not folder.exists():
         with progress_bar(f"importing {papers.name}") as progress, new_folder(folder) as draft:
             total = sum(_reading(file) for file in parts)
-            write_corpus(papers, edges, draft, partial(_report, progress, 0, total))
+            write_corpus(papers, edges, draft, part_of(progress, 0, total))
     return open_corpus(folder)
 
 
 # ---- files -------------------------------------------------------------------------------------------
-
-
-def _report(progress: Progress, before: int, total: int, read: int) -> None:
-    progress(before + read, total)
 
 
 def _reading(file: Path) -> int:

@@ -52,12 +52,12 @@ def read_edges(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, str]
         yield plain_text(_text(record, "citing", where)), plain_text(_text(record, "cited", where))
 
 
-def read_topics(path: Path, watch: Watch = unwatched) -> Iterator[tuple[str, Topic]]:
+def read_topics(path: Path) -> Iterator[tuple[str, Topic]]:
     """Read a file of queries: source id and topic of each.
 
     Queries that name no paper are left out.
     """
-    for number, (where, record) in enumerate(read_records(path, watch)):
+    for number, (where, record) in enumerate(read_records(path)):
         query = plain_text(_text(record, "question", where))
         ids = record.get("answer_arxiv_id")
         if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):

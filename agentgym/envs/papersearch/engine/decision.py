@@ -22,12 +22,12 @@ from agentgym.io.optional import load
 from agentgym.io.untrusted import open_regular, read_file
 
 TOLERANCE: Final = 0.02
-"""How far probabilities of one model lie apart on two machines at most, in the precision of its weights."""
+"""Largest difference of one model's probabilities on two machines, in the precision of its weights."""
 
 ABSTRACT_WORDS: Final = 400
 
 MAX_BATCH_TOKENS: Final = 16_384
-"""Of a batch of prompts, padding included, at most; a longer prompt is a batch alone."""
+"""Largest number of tokens in a batch of prompts, padding included; a longer prompt is a batch alone."""
 
 MAX_PROMPT_SIZE: Final = 1 << 16
 """Bytes of a prompt's file at most."""
@@ -44,12 +44,12 @@ Paper: {title}
 
 Answer with "Decision: True" or "Decision: False", then give the reason.
 Decision:"""
-"""With the slots ``query``, ``title`` and ``abstract``. Give a model the one that it was trained with."""
+"""Prompt with the slots ``query``, ``title`` and ``abstract``; a trained model needs that of its training."""
 
-_KEPT = 1 << 20
+_MAX_CACHED = 1 << 20
 """Probabilities that a judge remembers: about 100 bytes each."""
 
-_Asked: TypeAlias = tuple[list[int], int, bytes]
+_TokenizedPrompt: TypeAlias = tuple[list[int], int, bytes]
 """Tokens of a prompt, the first of `TRUE`, and a digest of its text."""
 
 _PINNED = ("*.safetensors", "*.bin", "config.json", "tokenizer*", "vocab*", "merges.txt")
@@ -60,7 +60,7 @@ class Judge(Protocol):
 
     @property
     def name(self) -> str:
-        """With what pins it, such as the sha256 of its weights."""
+        """Name, with its pins such as the sha256 of the weights."""
 
     def probabilities(self, prompts: Sequence[str]) -> Sequence[float]:
         """Return the probability of `TRUE` after each prompt, whatever stands beside it."""
@@ -82,9 +82,9 @@ class DecisionSelector:
         """Ask a judge.
 
         Args:
-            corpus: of the papers.
+            corpus: the papers.
             judge: is asked.
-            prompt: with the slots of `PROMPT`, such as `read_prompt` reads.
+            prompt: a text with the slots of `PROMPT`, such as `read_prompt` reads.
 
         Raises:
             UsageError: the prompt has other slots, or lacks one.
@@ -112,8 +112,8 @@ class DecisionSelector:
     def answer(self, questions: Sequence[Any]) -> list[float]:
         """Query the judge once, with each repeated question once."""
         distinct = list(dict.fromkeys(map(tuple, questions)))
-        said = self._judge.probabilities([self._text(query, number) for query, number in distinct])
-        answers = dict(zip(distinct, map(float, said), strict=True))
+        values = self._judge.probabilities([self._text(query, number) for query, number in distinct])
+        answers = dict(zip(distinct, map(float, values), strict=True))
         return [answers[tuple(question)] for question in questions]
 
     def _text(self, query: str, number: int) -> str:
@@ -121,9 +121,9 @@ class DecisionSelector:
         abstract = " ".join(paper.text.split()[:ABSTRACT_WORDS])
         return self._prompt.format(query=query, title=paper.title, abstract=abstract)
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are numbers within the tolerance."""
-        return type(said) is float and abs(said - computed) <= self.kind.tolerance
+        return type(recorded) is float and abs(recorded - computed) <= self.kind.tolerance
 
 
 class LocalJudge:
@@ -133,8 +133,8 @@ class LocalJudge:
         """Load model and tokenizer, onto a GPU where there is one.
 
         Args:
-            folder: in the form of Hugging Face's hub.
-            batch_tokens: of a batch at most, padding included; 1 for one prompt at a time.
+            folder: a model in the form of Hugging Face's hub.
+            batch_tokens: largest size of a batch, padding included; 1 for one prompt at a time.
 
         Raises:
             UsageError: there is no such folder, or it holds no model.
@@ -162,14 +162,14 @@ class LocalJudge:
     def probabilities(self, prompts: Sequence[str]) -> list[float]:
         """Return the probability of `TRUE` after each prompt, whatever stands beside it."""
         keys = [hashlib.blake2b(prompt.encode(), digest_size=16).digest() for prompt in prompts]
-        if len(self._known) > _KEPT:
+        if len(self._known) > _MAX_CACHED:
             self._known = {}
         known = self._known
         new = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in known}
-        asked = sorted(
+        tokenized = sorted(
             ((*self._tokens(prompt), key) for key, prompt in new.items()), key=lambda each: len(each[0])
         )
-        for batch in self._batches(asked):
+        for batch in self._batches(tokenized):
             values = self._pass([ids for ids, _, _ in batch])
             for (_, true, key), row in zip(batch, values, strict=True):
                 known[key] = float(row[true])
@@ -181,15 +181,15 @@ class LocalJudge:
         place = next((i for i, (a, b) in enumerate(zip(ids, longer, strict=False)) if a != b), len(ids))
         return longer[:place], longer[place]
 
-    def _batches(self, asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
+    def _batches(self, prompts: Sequence[_TokenizedPrompt]) -> Iterator[Sequence[_TokenizedPrompt]]:
         """Yield prompts, the shortest first, as many together as the batch's tokens allow."""
         begin = 0
-        for end, (ids, _, _) in enumerate(asked):
+        for end, (ids, _, _) in enumerate(prompts):
             if end > begin and len(ids) * (end + 1 - begin) > self._batch_tokens:
-                yield asked[begin:end]
+                yield prompts[begin:end]
                 begin = end
-        if asked:
-            yield asked[begin:]
+        if prompts:
+            yield prompts[begin:]
 
     def _pass(self, prompts: Sequence[Sequence[int]]) -> Any:
         """Return the probabilities of the next token after each prompt: (prompts, vocabulary)."""
@@ -206,7 +206,7 @@ class LocalJudge:
         }
         moved = {name: each.to(self._device) for name, each in given.items() if name in self._takes}
         if "logits_to_keep" in self._takes:
-            moved["logits_to_keep"] = 1  # of all places they would be gigabytes
+            moved["logits_to_keep"] = 1  # logits of all positions would be gigabytes
         with torch.inference_mode():
             return self._model(**moved).logits[:, -1].float().softmax(-1)
 

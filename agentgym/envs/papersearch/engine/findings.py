@@ -20,7 +20,7 @@ from agentgym.retrieval.searcher import read_hits
 SEARCH: Final = "search"
 EXPAND: Final = "expand"
 
-Asks: TypeAlias = Sequence[Query]
+Queries: TypeAlias = Sequence[Query]
 
 
 class Findings(NamedTuple):
@@ -29,7 +29,7 @@ class Findings(NamedTuple):
     hits: dict[str, list[int]]
     """Papers in view that a query finds, best first."""
     scores: dict[int, float]
-    """Of each paper that may come into the pool."""
+    """Score of each paper that may come into the pool."""
 
 
 def normalised(query: str) -> str:
@@ -53,7 +53,7 @@ class Finder:
 
     def find(
         self, calls: Iterable[Call], pool: Pool, queries: Iterable[str], topic: Topic, view: View
-    ) -> Generator[Asks, tuple[Any, ...], Findings]:
+    ) -> Generator[Queries, tuple[Any, ...], Findings]:
         """Query for an action's calls, in order.
 
         ``pool`` and the normalised ``queries`` are those of the episode so far; ``view`` bounds the papers
@@ -67,13 +67,13 @@ class Finder:
                 wanted.setdefault(query, call.text)
         hits = yield from self._search(list(wanted.values()), view)
         candidates = dict.fromkeys(self._candidates(calls, hits, pool, view))
-        asks = [Query("selector", self._selector.question(topic, number)) for number in candidates]
-        answers = yield asks
+        selections = [Query("selector", self._selector.question(topic, number)) for number in candidates]
+        answers = yield selections
         return Findings(hits, dict(zip(candidates, map(read_score, answers), strict=True)))
 
     def _search(
         self, queries: list[str], view: View
-    ) -> Generator[Asks, tuple[Any, ...], dict[str, list[int]]]:
+    ) -> Generator[Queries, tuple[Any, ...], dict[str, list[int]]]:
         """Query the best papers in view; a round is sent even without any query.
 
         So the rounds of all slots of a vector environment are of one kind, and one call each.

@@ -12,10 +12,10 @@ from agentgym.envs.papersearch.engine.pool import SHOWN, Pool
 from agentgym.envs.papersearch.engine.world import View
 
 ABSTRACT_WORDS: Final = 400
-"""Of an abstract that are shown at most."""
+"""Largest number of words of an abstract that are shown."""
 
 CALLS_SHOWN: Final = 25
-"""Of the calls so far, the last."""
+"""Number of calls that are shown, the last ones."""
 
 CALL_LENGTH: Final = 200
 """Characters of a call that are shown."""

@@ -18,12 +18,12 @@ from agentgym.retrieval.opening import SearchEngine, open_or_build
 from agentgym.retrieval.searcher import Searcher
 
 VectorEngine: TypeAlias = Literal["exact", "hybrid"]
-"""What ranks by vectors: ``exact`` alone, ``hybrid`` fused with ``bm25``."""
+"""Engine that ranks by vectors: ``exact`` alone, ``hybrid`` fused with ``bm25``."""
 
-PaperEngine: TypeAlias = Literal["bm25", "lucene"] | VectorEngine
+PaperEngine: TypeAlias = Literal["bm25", "pyserini"] | VectorEngine
 
 ENCODER: Final = "minilm"
-"""Where none is named."""
+"""Encoder where none is named."""
 
 
 def open_search(corpus: PaperCorpus, search: str, encoder: str | None, device: str = "auto") -> Searcher:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from agentgym.core.queries import AnswerKind
+from agentgym.core.queries import AnswerKind, QueryBackend
 from agentgym.envs.papersearch.data.corpus import PaperCorpus
 from agentgym.envs.papersearch.data.fields import plain_id
 from agentgym.envs.papersearch.topics import Topic
 from agentgym.errors import UsageError
 from agentgym.retrieval.analysis import Analyser
 
-QUERIES_KEPT = 4_096
-PAPERS_KEPT = 65_536
+MAX_CACHED_QUERIES = 4_096
+MAX_CACHED_PAPERS = 65_536
 
 ASKING = frozenset(
     """
@@ -32,21 +32,11 @@ ASKING = frozenset(
 """Words of a query that say that papers are asked for, and not which."""
 
 
-class Selector(Protocol):
-    """Scores papers; an `agentgym.core.queries.QueryBackend`."""
-
-    @property
-    def kind(self) -> AnswerKind:
-        """The kind of its answers."""
+class Selector(QueryBackend, Protocol):
+    """Scores papers: its answers are numbers from 0 to 1."""
 
     def question(self, topic: Topic, number: int) -> Any:
         """Return a paper's question: plain data, on which alone the answer depends."""
-
-    def answer(self, questions: Sequence[Any]) -> Sequence[Any]:
-        """Return a number from 0 to 1 for each question."""
-
-    def agrees(self, said: Any, computed: Any) -> bool:
-        """Return whether an answer that was recorded is the one computed here, within the tolerance."""
 
 
 class GoldSelector:
@@ -66,9 +56,9 @@ class GoldSelector:
         """Look the ids up."""
         return [float(id in gold) for id, gold in questions]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are the same number."""
-        return type(said) is float and said == computed
+        return type(recorded) is float and recorded == computed
 
 
 class LexicalSelector:
@@ -91,8 +81,8 @@ class LexicalSelector:
         """Read papers at their first use."""
         analyser = Analyser()
         asking = frozenset(analyser.terms(" ".join(ASKING)))
-        self._wanted = lru_cache(QUERIES_KEPT)(lambda query: frozenset(analyser.terms(query)) - asking)
-        self._held = lru_cache(PAPERS_KEPT)(
+        self._wanted = lru_cache(MAX_CACHED_QUERIES)(lambda query: frozenset(analyser.terms(query)) - asking)
+        self._held = lru_cache(MAX_CACHED_PAPERS)(
             lambda number: frozenset(analyser.terms(corpus.paper(number).contents))
         )
 
@@ -108,9 +98,9 @@ class LexicalSelector:
         wanted = self._wanted(query)
         return len(wanted & self._held(number)) / len(wanted) if wanted else 0.0
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether both are the same number."""
-        return type(said) is float and said == computed
+        return type(recorded) is float and recorded == computed
 
 
 def read_score(answer: Any) -> float:

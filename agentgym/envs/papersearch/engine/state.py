@@ -12,10 +12,10 @@ class PaperSearchState(NamedTuple):
     """Snapshot state of an episode."""
 
     papers: tuple[FoundPaper, ...] = ()
-    """The pool, in the order they came."""
+    """Pool, in the order in which its papers came."""
     expanded: tuple[int, ...] = ()
-    """Those that were expanded, in order."""
+    """Papers that were expanded, in order."""
     calls: tuple[Call, ...] = ()
-    """All that were made, in order."""
+    """Calls in order."""
     last: int = 0
-    """How many of them the last accepted action made."""
+    """Number of calls in the last accepted action."""

@@ -26,9 +26,9 @@ class View(NamedTuple):
     """Filter of the papers that an episode may find."""
 
     latest: int = LATEST
-    """None later than this date."""
+    """Last date of papers that can be found."""
     hidden: frozenset[int] = frozenset()
-    """None of these."""
+    """Papers that cannot be found."""
 
 
 class PaperWorld:
@@ -42,10 +42,6 @@ class PaperWorld:
         self.searcher = searcher
         dates = corpus.graph.sorted_dates
         self._last_date = int(dates[-1]) if len(dates) else 0
-
-    def shows_all(self, view: View) -> bool:
-        """Return whether no paper is out of view."""
-        return not view.hidden and self._last_date <= view.latest
 
     def visible(self, numbers: Collection[int], view: View) -> list[int]:
         """Return the papers that may be found, in order."""
@@ -72,7 +68,8 @@ class PaperWorld:
 
     def first_depth(self, k: int, view: View) -> int:
         """Return the depth of a first search that likely has ``k`` papers in view."""
-        return min(k if self.shows_all(view) else DEEPER * k, max(len(self.corpus), 1))
+        all_in_view = not view.hidden and self._last_date <= view.latest
+        return min(k if all_in_view else DEEPER * k, max(len(self.corpus), 1))
 
     def next_depth(self, depth: int) -> int:
         """Return the depth of the next search where ``depth`` was too little."""

@@ -61,14 +61,9 @@ class Bank:
     players: npt.NDArray[np.int64]
     """Index of the player in each board, shape (n,)."""
     optimal: npt.NDArray[np.int64]
-    """Fewest moves that solve each level, shape (n,); 0 where the search gave up."""
+    """Length of each level's shortest solution in moves, shape (n,); 0 where the search gave up."""
     candidates: npt.NDArray[np.int64]
     """Candidate number of each level, shape (n,), ascending."""
-
-
-def sizes_of(config: Config) -> Mapping[str, int]:
-    """Return the number of levels in each split's bank."""
-    return DEFAULT_SIZES if config in SHIPPED else CACHED_SIZES
 
 
 @lru_cache(maxsize=16)
@@ -81,7 +76,7 @@ def load(config: Config, split: str) -> Bank:
     if config not in SHIPPED:
         path = cache_directory() / "sokoban" / f"levels-v{VERSION}-{config.name}.npz"
         if not path.exists():
-            with writing(path, _ELSEWHERE):  # before levels are generated for nothing
+            with writing(path, _ELSEWHERE):  # an unwritable cache is refused before levels are generated
                 path.parent.mkdir(parents=True, exist_ok=True)
             _write(path, {f"{config.name}/{key}": column for key, column in make(config).items()})
     try:
@@ -95,7 +90,7 @@ def load(config: Config, split: str) -> Bank:
 
 def make(config: Config) -> Columns:
     """Generate the packed columns of all splits of a configuration, keyed ``split/column``."""
-    sizes = sizes_of(config)
+    sizes = DEFAULT_SIZES if config in SHIPPED else CACHED_SIZES
     found: dict[str, list[tuple[Level, int]]] = {split: [] for split in sizes}
     seen: set[str] = set()
     candidate = last = 0

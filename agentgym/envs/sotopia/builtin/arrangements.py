@@ -22,7 +22,7 @@ _LABOURS = (
 )  # fmt: skip
 
 PARTS = 9
-"""Of a shared labour."""
+"""Number of parts of a shared labour."""
 
 _PLACES = (
     "lake hut", "town inn", "hill farm", "old mill", "river camp", "forest lodge", "harbour flat",
@@ -98,7 +98,7 @@ def accommodation(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     fit = {place: rng.below(100) < 55 for place in places}
     liked = {place: rng.between(0, 12) for place in places}
     ease = {place: rng.between(4, 9) for place in places}
-    chores = (rng.between(1, 4), rng.between(1, 4))  # of driving, for the needy and for the other
+    chores = (rng.between(1, 4), rng.between(1, 4))  # the cost of driving, for the needy and for the other
     deals = list(product(places, (0, 1)))
     need = tuple(
         (ease[place] if fit[place] else -ease[place]) - chores[0] * (driver == needy)

@@ -71,7 +71,7 @@ def exchange(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
         if thing not in things:
             things.append(thing)
     owned = (tuple(things[:2]), tuple(things[2:]))
-    # what one has oneself is worth a little less to one, so that swaps can please both
+    # one's own things are worth a little less to oneself, so that swaps can please both
     worth = [
         {thing: rng.between(1, 8) if thing in owned[side] else rng.between(2, 12) for thing in things}
         for side in (0, 1)

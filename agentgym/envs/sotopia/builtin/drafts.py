@@ -13,10 +13,10 @@ GRAMMAR = (
     "these terms as soon as the other offers them; action[exclude TERMS] states for the record that these "
     "terms are no better for you than no agreement."
 )
-"""What the text of every scenario says of binding moves."""
+"""Text about binding moves, in every scenario."""
 
 SHOWING = " action[show NAME] shows the other a piece of your evidence."
-"""What it says besides where there is evidence."""
+"""Text about evidence, in scenarios that have some."""
 
 
 Value = TypeVar("Value")
@@ -33,7 +33,7 @@ class ScenarioDraft(NamedTuple):
     situation: str
     """A few sentences that both are told."""
     wishes: tuple[str, str]
-    """What each side wants, in a sentence or two; what deals are worth follows from the terms."""
+    """Wish of each side, in a sentence or two; the worth of deals follows from the terms."""
     terms: Terms
 
 

@@ -38,28 +38,28 @@ import re
 from functools import lru_cache
 
 from agentgym.envs.sotopia.actions import SocialAction
+from agentgym.envs.sotopia.builtin.deal_table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.moves import BindingMove, read_move, starts_move
-from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.terms import Terms, terms_of
 from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.ratings import DIMENSIONS, Ratings
 from agentgym.envs.sotopia.scenarios import Scenario, Side
 
 JUDGE_VERSION = 1
-"""Raised when a rating would be another anywhere: part of what results are kept under."""
+"""Version of the judge, part of the key of stored results: it rises when any rating changes."""
 
 THREATS = (
     "or else", "i will hurt you", "i'll hurt you", "you will regret", "you'll regret", "i will ruin you",
     "i'll ruin you", "watch your back", "i will make you pay", "i'll make you pay", "i will tell everyone",
     "i'll tell everyone",
 )  # fmt: skip
-"""What makes words a threat, as whole words."""
+"""Phrases that make an utterance a threat, as whole words."""
 
 COURTESIES = ("please", "thank you", "thanks", "glad", "sorry", "welcome", "appreciate")
-"""What makes words courteous, as whole words."""
+"""Words that make an utterance courteous, as whole words."""
 
 SECRET_WORD = 5
-"""What a word costs that gives one's secret away."""
+"""Penalty of a word that gives one's secret away."""
 
 _SIDES: tuple[Side, Side] = (0, 1)
 
@@ -105,7 +105,6 @@ class _Record:
         """Deals that it offered, promised or excluded, as bits."""
         self.implausible = 0
         self._last: SocialAction | None = None
-        self._asked = False
 
     def note(self, table: DealTable, turn: SocialTurn) -> None:
         """Take in what it does at a table."""

@@ -20,7 +20,7 @@ _PIECES = (
 )  # fmt: skip
 
 PIECES = 4
-"""Of evidence that a persuader has."""
+"""Number of a persuader's pieces of evidence."""
 
 _FAVOURS = (
     "a lift to the airport", "a week of dog walking", "two concert tickets", "a jar of honey",
@@ -48,7 +48,7 @@ def persuasion(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
             continue
         evidence.append(Exhibit(name, about, rng.between(2, 7)))
     evidence.sort(key=lambda one: one.name)
-    asks = (
+    persuader_goal = (
         f"Get {names[1 - persuader]} to give {cause} as many hours as you can. Find out what would convince "
         f"{names[1 - persuader]}: evidence that does not speak to it only annoys."
     )
@@ -58,7 +58,7 @@ def persuasion(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
     )
     return ScenarioDraft(
         f"{names[persuader]} asks {names[1 - persuader]} to work for {cause}. Terms are hours of work.",
-        by_role(persuader, asks, gives),
+        by_role(persuader, persuader_goal, gives),
         Terms(
             tuple(map(str, hours)),
             by_role(
@@ -82,7 +82,7 @@ def secret_keeping(rng: KeyRng, names: tuple[str, str]) -> ScenarioDraft:
         if favour not in favours:
             favours.append(favour)
     risk, news = rng.between(1, 6), rng.between(2, 8)
-    more = (rng.between(2, 7), rng.between(2, 7))  # of both, in a big hint
+    more = (rng.between(2, 7), rng.between(2, 7))  # a big hint adds these to risk and news
     use = {favour: rng.between(1, 14) for favour in favours}
     trouble = {favour: rng.between(1, 10) for favour in favours}
     deals = list(product((0, 1), favours))

@@ -33,7 +33,7 @@ class BindingMove(NamedTuple):
 
     kind: MoveKind
     number: int = -1
-    """Of the deal or the piece of evidence; -1 where the move names none."""
+    """Number of the deal or the piece of evidence; -1 where the move names none."""
 
 
 def read_move(terms: Terms, side: Side, action: SocialAction) -> BindingMove | None:
@@ -50,7 +50,7 @@ def read_move(terms: Terms, side: Side, action: SocialAction) -> BindingMove | N
         return None
     kind, _, name = action.argument.partition(" ")
     number = terms.numbers.get(name)
-    if number is not None and kind == "offer":  # as candidates and partners write it
+    if number is not None and kind == "offer":  # candidates and partners write offers so
         return BindingMove("offer", number)
     return _read(terms, side, action.argument)
 

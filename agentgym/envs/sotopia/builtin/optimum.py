@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agentgym.envs.sotopia.actions import NOTHING, SocialAction
+from agentgym.envs.sotopia.builtin.deal_table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.judge import secret_is_out
 from agentgym.envs.sotopia.builtin.moves import ACCEPT, offer, show
 from agentgym.envs.sotopia.builtin.partners import LEAVE, ScriptedPartner
-from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import Temperament
 from agentgym.envs.sotopia.builtin.terms import other_side, terms_of
 from agentgym.envs.sotopia.game import GameState, SocialTurn
@@ -28,7 +28,7 @@ class DealPlan(NamedTuple):
     goal: int
     """0 to 10, as the judge rates it."""
     moves: tuple[SocialAction, ...]
-    """Of this side's turns, until the deal is made; then all is done."""
+    """Moves of this side's turns, until the deal is made; then all is done."""
 
 
 def best(
@@ -42,8 +42,8 @@ def best(
 
     Args:
         scenario: a built-in one.
-        side: whose goal counts.
-        temperament: of the partner, which has the other side.
+        side: the side that the goal belongs to.
+        temperament: temperament of the partner, which has the other side.
         state: the conversation so far.
         max_turns: turns of a conversation.
 

@@ -23,9 +23,9 @@ from zlib import crc32
 
 from agentgym.core.options import check_choice
 from agentgym.envs.sotopia.actions import SocialAction
+from agentgym.envs.sotopia.builtin.deal_table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.moves import ACCEPT, REJECT, exclude, offer, show
 from agentgym.envs.sotopia.builtin.phrases import CONCERNS, GESTURES, SPEECH
-from agentgym.envs.sotopia.builtin.table import NONE, DealTable
 from agentgym.envs.sotopia.builtin.temperaments import BARGAINING, NAMES, Temperament
 from agentgym.envs.sotopia.builtin.terms import Terms, other_side, terms_of
 from agentgym.envs.sotopia.game import GameState
@@ -34,7 +34,7 @@ from agentgym.envs.sotopia.scenarios import Scenario, Side
 LEAVE = SocialAction("leave")
 
 PARTNERS_VERSION = 1
-"""Raised when a partner would act otherwise anywhere: part of what results are kept under."""
+"""Version of the partners, part of the key of stored results: it rises when any partner acts otherwise."""
 
 
 class ScriptedPartner:
@@ -83,13 +83,13 @@ class ScriptedPartner:
         if offered in accepted:
             return ACCEPT
         draw = crc32(scenario.id.encode()) + 7 * table.acted[side]
-        said = table.last[other]
-        if offered != NONE and table.gain(side, offered) <= 0 and said.type == "action":
+        last = table.last[other]
+        if offered != NONE and table.gain(side, offered) <= 0 and last.type == "action":
             return self._refuse(table, side, offered)
         evidence = self._evidence(table, side)
         if evidence is not None:
             return evidence
-        if said.type == "speak" and "?" in said.argument:
+        if last.type == "speak" and "?" in last.argument:
             return self._answer(table, side, accepted, draw)
         mine = self._demand(table, other, accepted)
         if mine not in (NONE, table.offers[side]):

@@ -50,14 +50,14 @@ HIDDEN_THINGS = (
     "icebox", "jukebox", "kayak", "lantern", "mandolin", "necklace", "observatory", "periscope", "quilt",
     "rowboat", "sundial", "telescope", "unicycle", "vineyard", "windmill", "xylophone", "yacht", "zither",
 )  # fmt: skip
-"""What secrets are about: words that nothing else in a built-in scenario says."""
+"""Things that secrets are about: words that occur nowhere else in a built-in scenario."""
 
 HIDDEN_PLACES = (
     "Arvenholm", "Brackwater", "Cindermoor", "Dunmarrow", "Elderfen", "Frostwick", "Gullhaven",
     "Hollowmere", "Ironbeck", "Juniper Falls", "Kingsloch", "Larkspur Bay", "Mossgate", "Netherby",
     "Oxcombe", "Pinecrest", "Quarrydale", "Ravenstow", "Saltmarch", "Thornbury Vale",
 )  # fmt: skip
-"""Where: made-up names."""
+"""Places that secrets are about: made-up names."""
 
 _SECRETS = (
     "has spent all savings on a {thing} that stands in {place}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 CONCERNS = ("cost", "safety", "fairness", "tradition", "comfort", "speed")
-"""What people can be convinced by."""
+"""Concerns by which people can be convinced."""
 
 GESTURES = (
     "shakes the head slowly",

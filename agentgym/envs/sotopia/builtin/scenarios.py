@@ -21,7 +21,7 @@ from agentgym.envs.sotopia.builtin.people import draw_people
 from agentgym.envs.sotopia.scenarios import FAMILY, Scenario
 
 VERSION = 1
-"""Raised when any scenario becomes another: the file of ids is of one version."""
+"""Version of the scenarios: it rises when any of them changes, and the file of ids is of one version."""
 
 KINDS: Mapping[str, Callable[[KeyRng, tuple[str, str]], ScenarioDraft]] = {
     "negotiation": negotiation,
@@ -32,7 +32,7 @@ KINDS: Mapping[str, Callable[[KeyRng, tuple[str, str]], ScenarioDraft]] = {
     "persuasion": persuasion,
     "secret_keeping": secret_keeping,
 }
-"""What makes each kind of interaction."""
+"""Functions that draft each kind of interaction."""
 
 HARD = "hard"
 """The split of scenarios with a small zone of agreement, of which no other split has any."""
@@ -41,7 +41,7 @@ SIZES = {"train": 5_000, "valid": 500, "test": 500, HARD: 500}
 """Scenarios of each split; each is two tasks, one for either side."""
 
 ID_FILE = Path(__file__).with_name("ids.npz")
-"""What `agentgym.envs.sotopia.builtin.idfile` writes."""
+"""File of ids that `agentgym.envs.sotopia.builtin.idfile` writes."""
 
 
 class BuiltinScenarios:

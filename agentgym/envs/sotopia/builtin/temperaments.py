@@ -23,7 +23,7 @@ class Bargaining:
     """Percent of the deals better than none that it accepts after 0, 1, 2, ... serious offers; the last
     holds for all further ones."""
     bears: int
-    """Insults (see `agentgym.envs.sotopia.builtin.table.DealTable.insults`) at which it leaves."""
+    """Insults (see `agentgym.envs.sotopia.builtin.deal_table.DealTable.insults`) at which it leaves."""
     reserve: int = 0
     """Deals that it never accepts, however long one insists: those that it likes least, as long as any
     other is left."""

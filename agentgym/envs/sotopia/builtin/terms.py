@@ -30,19 +30,19 @@ class Terms:
     """Verifiable terms of a scenario. Only `deals` is known to both sides.
 
     Points are private to the side that has them. A deal's gain is what it brings a side beyond no deal, all
-    evidence that speaks to the side's concern included: what is not shown is true all the same.
+    evidence that speaks to the side's concern included: evidence that is not shown is true all the same.
     """
 
     deals: tuple[str, ...]
-    """What can be agreed upon, as binding moves name it; each in the form of `normal_name`."""
+    """Deals that can be made, as binding moves name them; each in the form of `normal_name`."""
     points: DealPoints
-    """What each deal is worth to each side, before any evidence."""
+    """Worth of each deal to each side, before any evidence."""
     without: tuple[int, int]
-    """What no deal is worth: the walk-away value."""
+    """Worth of no deal to each side: the walk-away value."""
     evidence: tuple[tuple[Exhibit, ...], tuple[Exhibit, ...]] = ((), ())
-    """What each side can show."""
+    """Evidence that each side can show."""
     concerns: tuple[str, str] = ("", "")
-    """What each side can be convinced by; empty for nothing."""
+    """Concern by which each side can be convinced; empty for none."""
     secrets: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Words that give away each side's secret; lower case."""
     limits: tuple[str, str] = ("", "")

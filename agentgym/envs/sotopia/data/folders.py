@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from agentgym.core.hashing import content_id
 from agentgym.core.options import is_whole
 from agentgym.data.jsonfields import shown
 from agentgym.data.recordfile import stamp_of
-from agentgym.envs.sotopia.data.evaluation import check_unseen
 from agentgym.envs.sotopia.data.profiles import (
     Combination,
     EnvironmentProfile,
@@ -22,6 +24,7 @@ from agentgym.envs.sotopia.data.profiles import (
     parse_environment,
     parse_relationship,
 )
+from agentgym.envs.sotopia.markup import strip_tags
 from agentgym.envs.sotopia.scenarios import Character, Scenario
 from agentgym.errors import MissingDataError, UsageError
 from agentgym.io.untrusted import loads_json, read_json_records, read_text
@@ -38,26 +41,39 @@ HARD = "ampo_sotopia_hard_indices"
 """Numbers, from 0, of the combinations of the hard split."""
 
 STEMS = (ENVIRONMENTS, AGENTS, RELATIONSHIPS, COMBINATIONS, NUMBERED, HARD)
+PUBLISHED = {"env_agent_combos": NUMBERED, "sotopia_hard": HARD}
+"""Kinds of the two files that AMPO publishes under other names."""
+PROFILES = "profiles"
+"""Folder of sotopia-space in which SOTOPIA's four files are."""
 SUFFIXES = (".jsonl", ".json")
 SPLITS = ("all", "hard", "train")
 
 
 def find_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a copy that a folder holds, sorted; one of each kind."""
-    if not folder.is_dir():
-        return
-    found = sorted(path for path in folder.iterdir() if path.stem in STEMS and path.suffix in SUFFIXES)
-    stem, count = Counter(path.stem for path in found).most_common(1)[0] if found else ("", 0)
-    if count > 1:
-        raise UsageError(f"{folder} holds both {stem}.json and {stem}.jsonl: move one of them away")
+    """Yield the files of a copy that a folder and its `PROFILES` hold, sorted; one of each kind."""
+    found = sorted(
+        path
+        for place in (folder, folder / PROFILES)
+        for path in (place.iterdir() if place.is_dir() else ())
+        if kind_of(path) in STEMS and path.suffix in SUFFIXES
+    )
+    kinds = {kind_of(path): path for path in found}
+    for path in found:
+        if kinds[kind_of(path)] != path:
+            raise UsageError(f"{path} and {kinds[kind_of(path)]} are one file twice: move one of them away")
     yield from found
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind of a file, one of `STEMS`, by its name; the stem of any other."""
+    return PUBLISHED.get(path.stem, path.stem)
 
 
 def read_file(path: Path) -> Sequence[Any]:
     """Return the records of a file, parsed by its name; errors name file, line and field."""
-    if path.stem == HARD:
+    if kind_of(path) == HARD:
         return _read_numbers(path)
-    return [_PARSERS[path.stem](record, where) for where, record in read_json_records(path)]
+    return [_PARSERS[kind_of(path)](record, where) for where, record in read_json_records(path)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +84,8 @@ class ProfileFolder:
     environments: Mapping[str, EnvironmentProfile]
     characters: Mapping[str, Character]
     combinations: tuple[Combination, ...]
-    """In the order of their file; without one, every environment with all pairs of characters that relate
-    as it says, and that it lets play."""
+    """Combinations in the order of their file; without one, every environment with all pairs of characters
+    that have its relationship and that it admits."""
     hard: tuple[int, ...] | None
     """Places of the hard split's among the combinations; None where no file says them."""
 
@@ -85,8 +101,8 @@ class ProfileFolder:
         elif split == "hard":
             if self.hard is None:
                 raise MissingDataError(
-                    f"no {HARD}.json and {NUMBERED}.json in {self.path}, which say what is hard: add "
-                    "them, or take split 'all'"
+                    f"no {' and '.join(f'{name}.json' for name in PUBLISHED)} in {self.path}, in which AMPO "
+                    "says what is hard: add them, or take split 'all'"
                 )
             return tuple(self._all[place] for place in self.hard)
         return self._all
@@ -111,7 +127,7 @@ class ProfileFolder:
 
 def open_folder(path: Path) -> ProfileFolder:
     """Return a folder's content; the same object while its files stay as they are."""
-    files = {file.stem: file for file in find_files(path)}
+    files = {kind_of(file): file for file in find_files(path)}
     for stem in (ENVIRONMENTS, AGENTS):
         if stem not in files:
             raise MissingDataError(f"no {stem}.jsonl in {path}: name a folder with a copy of SOTOPIA's files")
@@ -124,7 +140,7 @@ def open_folder(path: Path) -> ProfileFolder:
 
 @lru_cache(maxsize=8)
 def _open(path: Path, state: tuple[tuple[Path, tuple[int, ...]], ...]) -> ProfileFolder:
-    files = {file.stem: file for file, _ in state}
+    files = {kind_of(file): file for file, _ in state}
     environments: dict[str, EnvironmentProfile] = _by_id(files[ENVIRONMENTS])
     characters: dict[str, Character] = _by_id(files[AGENTS])
     ordered: list[Combination] = _combinations(files.get(COMBINATIONS), environments, characters)
@@ -136,16 +152,20 @@ def _open(path: Path, state: tuple[tuple[Path, tuple[int, ...]], ...]) -> Profil
     combinations = ordered or numbered
     if not combinations and RELATIONSHIPS in files:
         related: Sequence[RelationshipProfile] = read_file(files[RELATIONSHIPS])
-        _check_known(files[RELATIONSHIPS], (agent for pair in related for agent in pair.agents), characters)
+        for each in (agent for pair in related for agent in pair.agents):
+            if each not in characters:
+                _fail_unknown(str(files[RELATIONSHIPS]), each, AGENTS)
         combinations = list(_combine(environments.values(), related, characters))
     if not combinations:
         raise UsageError(f"{path} holds no combination of an environment and two agents: add some")
     hard = None
     if HARD in files and numbered:
         places = {_played(each): place for place, each in enumerate(combinations)}
-        hard = tuple(
-            places[_played(numbered[number])] for number in _hard_numbers(files[HARD], len(numbered))
-        )
+        numbers = _read_numbers(files[HARD])
+        if max(numbers, default=0) >= len(numbered):
+            found = f"number {max(numbers)} is none of {len(numbered)} combinations"
+            raise UsageError(f"{files[HARD]}: {found}: get both again")
+        hard = tuple(places[_played(numbered[number])] for number in numbers)
     return ProfileFolder(path, environments, characters, tuple(combinations), hard)
 
 
@@ -210,12 +230,6 @@ def _by_id(file: Path) -> dict[str, Any]:
     return found
 
 
-def _check_known(file: Path, ids: Iterable[str], known: Mapping[str, object]) -> None:
-    for each in ids:
-        if each not in known:
-            _fail_unknown(str(file), each, AGENTS)
-
-
 def _fail_unknown(where: str, id: str, stem: str) -> NoReturn:
     raise UsageError(f"{where}: {shown(id)} is in no record of {stem}: get the files again whole")
 
@@ -231,13 +245,6 @@ def _read_numbers(file: Path) -> list[int]:
     return numbers
 
 
-def _hard_numbers(file: Path, count: int) -> list[int]:
-    numbers = _read_numbers(file)
-    if numbers and max(numbers) >= count:
-        raise UsageError(f"{file}: number {max(numbers)} is none of {count} combinations: get both again")
-    return numbers
-
-
 _PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
     ENVIRONMENTS: parse_environment,
     AGENTS: parse_agent,
@@ -245,3 +252,41 @@ _PARSERS: Mapping[str, Callable[[Any, str], Any]] = {
     COMBINATIONS: parse_combination,
     NUMBERED: parse_combination,
 }
+
+
+# ``evaluation.json`` has, for each of SOTOPIA's 90 environments, its id and the two digests of `digests`. It
+# holds no text, and serves where the official data is not at hand: none of them is trained on.
+
+_WORD = re.compile(r"[^\W_]+")
+_DIGITS = 16
+"""Hex digits of a digest."""
+
+
+def digests(environment: EnvironmentProfile) -> tuple[str, str]:
+    """Return an environment's identity: a digest of its text's words, and one of its goals', in any order."""
+    return _digest([environment.text]), _digest(sorted(environment.goals))
+
+
+def check_unseen(environment: EnvironmentProfile) -> None:
+    """Raise a UsageError if an environment to train on is one that models are evaluated on.
+
+    It is one if it has the id of one, or the words of its text, or those of its two goals.
+    """
+    text, goals = digests(environment)
+    ids, texts, wanted = _evaluated()
+    if environment.id in ids or text in texts or goals in wanted:
+        raise UsageError(
+            f"{environment.where}: {environment.id!r:.60} repeats a scenario that SOTOPIA evaluates on: "
+            "take it out of what is trained on"
+        )
+
+
+@cache
+def _evaluated() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    table = json.loads(files(__package__).joinpath("evaluation.json").read_text("utf-8"))
+    ids, texts, goals = (frozenset(column) for column in zip(*table, strict=True))
+    return ids, texts, goals
+
+
+def _digest(texts: list[str]) -> str:
+    return content_id([_WORD.findall(strip_tags(text, None).lower()) for text in texts])[:_DIGITS]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from os.path import commonpath
 from pathlib import Path
 
 from agentgym.core.options import check_choice
@@ -16,6 +17,7 @@ from agentgym.envs.sotopia.data.folders import (
     NUMBERED,
     ProfileFolder,
     find_files,
+    kind_of,
     open_folder,
     read_file,
 )
@@ -58,11 +60,11 @@ def _importer(source: DataSource, split: str) -> Importer:
     """
 
     def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[str, int]:
-        open_folder(files[0].parent).scenarios(split)
+        open_folder(Path(commonpath([file.parent for file in files]))).scenarios(split)
         folder.mkdir(parents=True)
         counts = {}
         for done, file in enumerate(files, start=1):
-            name = STORED.get(file.stem, f"{file.stem}.jsonl")
+            name = STORED.get(kind_of(file), f"{file.stem}.jsonl")
             counts[name] = check_file(file)
             shutil.copyfile(file, folder / name)
             progress(done, len(files))

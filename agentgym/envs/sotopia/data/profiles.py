@@ -59,7 +59,7 @@ class EnvironmentProfile(NamedTuple):
     occupations: tuple[tuple[str, ...], tuple[str, ...]] | None
     """Occupations that each side may have, in lower case; None for any."""
     where: str
-    """Where it was read."""
+    """Place in the files, for messages."""
 
 
 class RelationshipProfile(NamedTuple):
@@ -76,7 +76,7 @@ class Combination(NamedTuple):
     environment: str
     agents: tuple[str, str]
     where: str
-    """Where it was read."""
+    """Place in the files, for messages."""
 
 
 def parse_agent(record: Any, where: str) -> Character:
@@ -214,7 +214,7 @@ def _relationship(fields: Fields) -> int:
     if isinstance(value, str):
         if len(value) == 1 and value in "012345":
             return int(value)
-        name = value.removeprefix("RelationshipType.")  # as Python 3.10 writes it
+        name = value.removeprefix("RelationshipType.")  # Python 3.10 writes the class before the name
         if name in RELATIONSHIPS:
             return RELATIONSHIPS[name]
     fields.fail(

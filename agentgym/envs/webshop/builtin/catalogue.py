@@ -14,7 +14,7 @@ from agentgym.envs.webshop.data.products import ListCatalogue, Product
 from agentgym.errors import UsageError
 
 VERSION = 1
-"""Of the words and rules; products of different versions have nothing to do with each other."""
+"""Version of the words and rules; products of different versions have nothing in common."""
 
 BUILTIN = "builtin"
 """Name of the data set that comes with the package."""

@@ -13,9 +13,9 @@ class Kind(NamedTuple):
     """A kind of product."""
 
     noun: str
-    """One of them, in lower case."""
+    """Name of one product, in lower case."""
     query: str
-    """Several of them: what one searches for."""
+    """Name of several products, which is the search for them."""
     path: tuple[str, ...]
     """Categories below the department's."""
     prices: tuple[int, int]
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
     options: tuple[str, ...]
     """Keys of `choices.OPTIONS` that products of the kind may have."""
     attributes: tuple[str, ...]
-    """What only products of this kind can be said to be or, marked ``+``, to have."""
+    """Attributes that only products of this kind can be or, marked ``+``, have."""
     also_called: tuple[str, ...]
     """Other names, by which sellers may call a product; a goal uses the noun."""
 
@@ -37,9 +37,9 @@ class Department:
     root: str
     """First category of every path."""
     attributes: tuple[str, ...]
-    """What all its products can be said to be or, marked ``+``, to have."""
+    """Attributes that all its products can be or, marked ``+``, have."""
     uses: tuple[str, ...]
-    """What its products are for."""
+    """Uses of its products."""
     kinds: tuple[Kind, ...]
 
 
@@ -69,7 +69,7 @@ def _split(text: str, separator: str = ",") -> tuple[str, ...]:
 
 
 EVERYWHERE = ("long lasting", "eco friendly", "gift ready", "responsibly made", "+lifetime warranty")
-"""What products of any department can be said to be or have."""
+"""Attributes that products of any department can be or, marked ``+``, have."""
 
 DEPARTMENTS = _read()
 """Twelve, of six kinds each; the last kind of each is held out."""

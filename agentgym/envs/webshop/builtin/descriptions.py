@@ -14,7 +14,7 @@ TITLE_WORDS = (7, 9, 11, 13, 15, 17, 18, 19, 20, 22, 24, 26, 28, 30)
 """Lengths that titles are filled up to, if need be."""
 
 BULLETS = (1, 3, 4, 4, 5, 5, 5, 5, 5, 6, 7, 8)
-"""How many features are listed."""
+"""Numbers of features in a list, one of which is drawn."""
 
 BULLET_SENTENCES = (0, 0, 1, 1, 1, 2, 2, 2, 3, 4)
 """Sentences of a feature; none makes it one of `phrases.SHORT`."""
@@ -55,7 +55,7 @@ def write(design: Design, draws: KeyRng) -> DescriptionWords:
 def _places(attributes: Sequence[str], has_rest: bool, has_description: bool, draws: KeyRng) -> _Places:
     places = _Places([], [], [], [])
     for attribute in attributes:
-        told = False
+        placed = False
         for place, chance, there in (
             (places.title, IN_TITLE, True),
             (places.first, IN_FIRST, True),
@@ -64,8 +64,8 @@ def _places(attributes: Sequence[str], has_rest: bool, has_description: bool, dr
         ):
             if draws.below(100) < chance and there:
                 place.append(attribute)
-                told = True
-        if not told:
+                placed = True
+        if not placed:
             (places.rest if has_rest else places.first).append(attribute)
     return places
 
@@ -90,11 +90,11 @@ def _title(design: Design, attributes: Sequence[str], draws: KeyRng) -> str:
 
 
 def _bullets(design: Design, places: _Places, count: int, draws: KeyRng) -> tuple[str, ...]:
-    told: list[list[str]] = [places.first, *([] for _ in range(count - 1))]
+    per_bullet: list[list[str]] = [places.first, *([] for _ in range(count - 1))]
     for attribute in places.rest:
-        told[1 + draws.below(count - 1)].append(attribute)
+        per_bullet[1 + draws.below(count - 1)].append(attribute)
     bullets = []
-    for attributes in told:
+    for attributes in per_bullet:
         sentences = draws.pick(BULLET_SENTENCES)
         if not (sentences or attributes):
             bullets.append(_filled(draws.pick(SHORT), design, draws))

@@ -7,17 +7,20 @@ a goal hard is how few others would do, and how many almost would.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
+from operator import or_
 from typing import NamedTuple, TypeVar
 
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.builtin.catalogue import VERSION, builtin_catalogue
 from agentgym.envs.webshop.builtin.departments import DEPARTMENTS, EVERYWHERE, Kind, plain
 from agentgym.envs.webshop.builtin.phrases import CHOICES, LIMIT_ENDS, OPENERS, WITH
-from agentgym.envs.webshop.builtin.product_index import ProductIndex
-from agentgym.envs.webshop.data.products import Product
+from agentgym.envs.webshop.data.products import Catalogue, Product
 from agentgym.envs.webshop.engine.goals import LIMITS, LIMITS_ABOVE, NO_LIMIT, Goal
 
 Item = TypeVar("Item")
@@ -25,22 +28,22 @@ Item = TypeVar("Item")
 DIFFICULTIES = ("easy", "medium", "hard")
 
 KINDS = {kind.query: kind for department in DEPARTMENTS for kind in department.kinds}
-"""By what one searches for."""
+"""Kinds of product by the search for them."""
 
 HELD_OUT = frozenset(department.kinds[-1].query for department in DEPARTMENTS)
 """Kinds of product that no goal of the usual splits is for: one of each department."""
 
 NEAR_MISSES = 2
-"""Other products of its kind that a hard goal has, at least, which meet all that is asked for but one."""
+"""Least number of other products of a hard goal's kind that meet all requirements but one."""
 
 ATTEMPTS = 64
 """Wishes drawn for one candidate, at most."""
 
 UNINDEXED = 2
-"""Attributes of a hard goal, at least, that stand in no text which search looks at."""
+"""Least number of a hard goal's attributes that no searched text has."""
 
 STEPS = ((50, 1), (200, 5), (10_000, 10))
-"""Up to which price, in dollars, a tight limit is a multiple of what."""
+"""Steps of tight limits, in dollars: up to a price, the limit is a multiple of the second number."""
 
 _HAS = frozenset(
     plain(attribute)
@@ -57,9 +60,9 @@ class Difficulty:
     """Requirements of a difficulty's goals."""
 
     attributes: tuple[int, int]
-    """Fewest and most."""
+    """Least and largest number of attributes."""
     options: tuple[int, int]
-    """Fewest and most; difficulties share no number of options, so no two goals differ in it alone."""
+    """Least and largest number of options; difficulties share none, so no two goals differ in it alone."""
 
 
 LEVELS = {
@@ -67,7 +70,7 @@ LEVELS = {
     "medium": Difficulty((2, 3), (1, 1)),
     "hard": Difficulty((3, 5), (2, 3)),
 }
-"""By difficulty."""
+"""Requirements by difficulty."""
 
 
 class GeneratedGoal(NamedTuple):
@@ -272,3 +275,65 @@ def _article(words: str) -> str:
 def _listed(items: Sequence[str]) -> str:
     """Join as one says it: ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(items[:-1]), items[-1])))
+
+
+class ProductIndex:
+    """Sets of products as bits of an integer: bit i stands for product i of the catalogue.
+
+    Example:
+        >>> from agentgym.envs.webshop.data.products import ListCatalogue, Product
+        >>> lamp = Product("B000000001", "Lamp", pricing=(9.0,), attributes=("brass",))
+        >>> dear = Product("B000000002", "Lamp", pricing=(90.0,), attributes=("brass",))
+        >>> index = ProductIndex(ListCatalogue([lamp, dear]))
+        >>> [bin(bits) for bits in index.requirements(["brass"], [], limit=50.0)]
+        ['0b11', '0b1']
+    """
+
+    def __init__(self, catalogue: Catalogue):
+        """Go through a catalogue once."""
+        self._attribute: defaultdict[str, int] = defaultdict(int)
+        self._value: defaultdict[str, int] = defaultdict(int)
+        self._kind: defaultdict[str, int] = defaultdict(int)
+        prices = []
+        for i in range(len(catalogue)):
+            item, bit = catalogue.product(i), 1 << i
+            self._kind[item.query] |= bit
+            for attribute in item.attributes:
+                self._attribute[attribute] |= bit
+            for value in {value for _, values in item.options for value in values}:
+                self._value[value] |= bit
+            prices.append((min(item.pricing), bit))
+        prices.sort()
+        self._prices = [price for price, _ in prices]
+        self._cheaper = [0, *accumulate((bit for _, bit in prices), or_)]
+        self._all = (1 << len(catalogue)) - 1
+
+    def requirements(self, attributes: Sequence[str], values: Sequence[str], limit: float) -> list[int]:
+        """Return the products that meet each requirement: attributes, values of options, price.
+
+        Of a range of prices the lowest counts, so none is left out that could be within the limit.
+        """
+        return [
+            *(self._attribute.get(attribute, 0) for attribute in attributes),
+            *(self._value.get(value, 0) for value in values),
+            self._cheaper[bisect_right(self._prices, limit)],
+        ]
+
+    def of_kind(self, query: str) -> int:
+        """Return the products of a kind."""
+        return self._kind.get(query, 0)
+
+    def meeting(self, requirements: Sequence[int]) -> int:
+        """Return the products that meet all requirements."""
+        met = self._all
+        for bits in requirements:
+            met &= bits
+        return met
+
+    def missing_one(self, requirements: Sequence[int]) -> int:
+        """Return the products that meet all requirements but one."""
+        all_met, one_missed = self._all, 0
+        for bits in requirements:
+            one_missed = (one_missed & bits) | (all_met & ~bits)
+            all_met &= bits
+        return one_missed

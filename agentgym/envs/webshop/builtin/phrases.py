@@ -81,7 +81,7 @@ HEADLINES = (
     "Good to Know", "Our Promise", "Thought Through", "Everyday Use", "Why You Will Like It", "Worry Less",
     "Easy Choice",
 )  # fmt: skip
-"""What a feature may be headed with."""
+"""Headlines of features."""
 
 SHORT = ("Imported", "See pictures for scale", "Ships in one box", "Model {model}", "By {brand}", "For {use}")
 """Features of a few words."""
@@ -96,7 +96,7 @@ AUDIENCE = (
     "for Men and Women", "for Adults", "for Everyone", "Great Present", "Best Seller", "Two Year Support",
     "Free Guide Included", "Fits Most", "Nice Present for Friends and Family", "Ideal for Him and Her",
 )  # fmt: skip
-"""Ends of titles that say nothing one could ask for."""
+"""Ends of titles that no goal asks for."""
 
 SYLLABLES = (
     ("bra", "cor", "del", "fen", "gar", "hal", "jun", "kel", "lum", "mor", "nor", "orl", "pel", "quin", "ros",
@@ -105,7 +105,7 @@ SYLLABLES = (
     ("bek", "dan", "fex", "gil", "hart", "kin", "lo", "mar", "nix", "pa", "ra", "sen", "ta", "vane",
      "wick", "zo"),
 )  # fmt: skip
-"""What names of brands are made of: one of each."""
+"""Syllables of brand names, one from each group."""
 
 OPENERS = (
     "I am looking for", "I need", "I want to buy", "Please find me", "Can you get me", "I would like",
@@ -114,10 +114,10 @@ OPENERS = (
 """Beginnings of goals."""
 
 WITH = ("with", "featuring", "and it should come with", "and it must have")
-"""What comes before the things a product is to have."""
+"""Phrases before the things that a product must have."""
 
 CHOICES = ("{name} {value}", "in {value} for the {name}", "{value} as {name}", "{name}: {value}")
-"""How a goal names one value of an option."""
+"""Phrases by which a goal names one value of an option."""
 
 LIMIT_ENDS = (
     ", and price lower than {limit:.2f} dollars",
@@ -125,4 +125,4 @@ LIMIT_ENDS = (
     ", my budget is {limit:.2f} dollars",
     ", priced under {limit:.2f} dollars",
 )
-"""How a goal ends that has a price limit."""
+"""Ends of goals that have a price limit."""

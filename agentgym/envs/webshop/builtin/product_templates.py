@@ -20,7 +20,7 @@ Options: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Names and values, as `agentgym.envs.webshop.data.products.Product.options`."""
 
 FAMILY_SIZES = (1, 1, 2, 2, 3, 4, 5, 6, 8, 10, 12)
-"""How many members families have: one of these."""
+"""Numbers of members of a family, one of which is drawn."""
 
 FIRST_NAMES = 55
 """Products in a hundred that sellers call by the first name."""
@@ -30,16 +30,16 @@ OPTION_COUNTS = (0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3)
 VALUE_COUNTS = (2, 2, 3, 3, 4, 4, 4, 5, 6, 6, 8, 10, 14)
 
 BRANDS = len(SYLLABLES[0]) * len(SYLLABLES[1])
-"""Brands there are."""
+"""Number of brands."""
 
 CENTS = (99, 99, 99, 95, 49, 0)
-"""What prices end in."""
+"""Cents of prices, one of which is drawn."""
 
 RANGED = 9
 """Products in a hundred whose price is a range."""
 
 CHANGES = ("attribute", "attribute", "values", "values", "price")
-"""What makes a member differ from the one before it."""
+"""Differences of a member from the one before it, one of which is drawn."""
 
 NEW_BRAND = 45
 """Members in a hundred that are made by somebody else than the one before."""
@@ -55,13 +55,13 @@ class Design:
     department: Department
     kind: Kind
     noun: str
-    """What its seller calls it."""
+    """Name of the product by its seller."""
     brand: str
     attributes: tuple[str, ...]
-    """Marked ``+`` where the product has them rather than is them."""
+    """Attributes, marked ``+`` where the product has them rather than is them."""
     options: Options
     pricing: tuple[int, ...]
-    """In cents: a price, or the ends of a range."""
+    """Price in cents, or the ends of a range."""
     voice: int
     """Names the words it is described in."""
 

@@ -35,11 +35,11 @@ YIELDS_TO: Mapping[str, frozenset[str]] = {
     "train": frozenset({"valid", "test"}),
     "valid": frozenset({"test"}),
 }
-"""Since generator 2, a split has no goal with a text that a goal of one of these could have. ``test`` and
-`UNSEEN` are the same in all versions, so that results on them stay what they are."""
+"""Splits whose goals' texts another split avoids, since generator 2. ``test`` and `UNSEEN` are the same in
+all versions, so that results on them stay what they are."""
 
 ID_FILE = Path(__file__).with_name("ids.npz")
-"""What `agentgym.envs.webshop.builtin.idfile` writes."""
+"""File of ids that `agentgym.envs.webshop.builtin.idfile` writes."""
 
 _CANDIDATE = re.compile(r"([a-z]+)/([0-9]{1,12})")
 
@@ -195,7 +195,7 @@ class BuiltinGoals(TaskSet):
         index = self._by_key.get(key)
         if index is not None or not self._may_be(key):
             return index
-        if self._tables is None:  # other shops: one look through all tells every key
+        if self._tables is None:  # one look through another shop's goals finds every key
             if not self._by_key:
                 for i, task in enumerate(self):
                     self._by_key[task.id] = self._by_key[task.source_id] = i
@@ -276,9 +276,7 @@ def stamp() -> str:
     return f"{GENERATOR} {builtin_catalogue(SIZE, 0).sha256}"
 
 
-@lru_cache(maxsize=16)
-def _builtin_tasks(split: str, difficulty: str | None, count: int, how: _Making) -> BuiltinGoals:
-    return BuiltinGoals(split, difficulty, count, how)
+_builtin_tasks = lru_cache(maxsize=16)(BuiltinGoals)
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from os.path import expanduser
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from agentgym.data.archives import Progress
 from agentgym.data.directory import cache_directory, data_directory, find
 from agentgym.data.importing import Importer
 from agentgym.data.jsonstream import Watch, read_entries, read_records
-from agentgym.data.progress import progress_bar
+from agentgym.data.progress import part_of, progress_bar
+from agentgym.data.sources import how_to_get
 from agentgym.envs.webshop.data.productfiles import (
     AttributesEntry,
     listed_asin,
@@ -36,7 +36,7 @@ SMALL, FULL = "small", "full"
 """The published sets: of 1,000 products, and of all 1,181,436."""
 
 UPSTREAM_FOLDERS = ("", "data")
-"""Where a copy of upstream's repository keeps its data."""
+"""Folders in which a copy of upstream's repository keeps its data."""
 
 _PRODUCTS = re.compile(r"(?:items_shuffle|products)(?:_(?P<set>\w+))?\.jsonl?")
 _ATTRIBUTES = re.compile(r"items_ins_v2(?:_(?P<set>\w+))?\.json")
@@ -120,18 +120,14 @@ def convert(files: Sequence[Path], folder: Path, *, progress: Progress) -> dict[
         name = f"{source.name}{SUFFIX}"
         if name in counts:
             raise UsageError(f"{source.products} and another file are one set: name one of them")
-        counts[name] = import_source(source, folder / name, partial(_report, progress, done, total))
+        counts[name] = import_source(source, folder / name, part_of(progress, done, total))
         done += source.size
     return counts
 
 
-def _report(progress: Progress, before: int, total: int, read: int) -> None:
-    progress(before + read, total)
-
-
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name the store where what is written beside it for a while does not fit."""
+    """Name the store in errors of the temporary database beside it."""
     try:
         with writing(path):
             yield
@@ -154,7 +150,8 @@ def import_source(source: Source, path: Path, watch: Watch) -> int:
             done = _spool_entries(source.attributes, table, watch)
             human: dict[str, tuple[Instruction, ...]] = {}
             if source.human is not None:
-                human = _read_human(source.human, lambda read: watch(done + read))
+                entries = read_entries(source.human, lambda read: watch(done + read))
+                human = {asin: tuple(parse_wishes(asin, value, where)) for where, asin, value in entries}
                 done += source.human.stat().st_size
             count = 0
             for position, where, asin, record in _listed(source.products, lambda read: watch(done + read)):
@@ -170,11 +167,6 @@ def import_source(source: Source, path: Path, watch: Watch) -> int:
 # ---- what the environment asks -----------------------------------------------------------------------
 
 
-def is_official(dataset: str) -> bool:
-    """Return whether a data set is named as those in the data directory are, as ``webshop/small``."""
-    return dataset.startswith(f"{WEBSHOP.name}/")
-
-
 def open_catalogue(dataset: str) -> StoredCatalogue:
     """Return the products of a data set, imported into the cache at first use.
 
@@ -182,7 +174,7 @@ def open_catalogue(dataset: str) -> StoredCatalogue:
     number, for the set of that name or else the first so many records of the full set; or the path of a
     store, of a file of products, or of a folder that holds one of them.
     """
-    if not is_official(dataset):
+    if not dataset.startswith(f"{WEBSHOP.name}/"):
         return _open_path(Path(expanduser(dataset)).absolute())
     name = dataset.partition("/")[2]
     root = data_directory() / WEBSHOP.folder
@@ -194,10 +186,9 @@ def open_catalogue(dataset: str) -> StoredCatalogue:
         known = ", ".join(sorted(sets_in(root))) if root.is_dir() else ""
         if known:
             raise MissingDataError(
-                f"no set {name!r} of WebShop in {root}, which has {known}: "
-                f"run `agentgym data import webshop PATH` on a copy of it"
+                f"no set {name!r} of WebShop in {root}, which has {known}: {how_to_get(WEBSHOP, name)}"
             )
-        find(f"{root.name}/{name}", WEBSHOP)  # tells what to do about it
+        find(f"{root.name}/{name}", WEBSHOP)  # the error says what to do
         raise AssertionError("a set that is there was not found")
     return catalogue
 
@@ -248,7 +239,7 @@ def _open_source(source: Source, *, first: int | None) -> StoredCatalogue:
     path = cache_directory() / "webshop" / f"{source.name}-{content_id(state)[:16]}{SUFFIX}"
     if not path.exists():
         with progress_bar(f"importing WebShop {source.name}") as progress:
-            import_source(source, path, partial(_report, progress, 0, source.size))
+            import_source(source, path, part_of(progress, 0, source.size))
     return open_store(path, first=first)
 
 
@@ -292,11 +283,6 @@ def _listed(products: Path, watch: Watch) -> Iterator[tuple[int, str, str, objec
         if asin is not None and asin not in seen:
             seen.add(asin)
             yield position, where, asin, record
-
-
-def _read_human(human: Path, watch: Watch) -> dict[str, tuple[Instruction, ...]]:
-    entries = read_entries(human, watch)
-    return {asin: tuple(parse_wishes(asin, value, where)) for where, asin, value in entries}
 
 
 def _spool_entries(attributes: Path, table: sqlite3.Connection, watch: Watch) -> int:

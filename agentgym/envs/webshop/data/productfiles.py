@@ -64,7 +64,7 @@ class AttributesEntry(NamedTuple):
 
     attributes: tuple[str, ...] = NO_ATTRIBUTES
     instruction: Instruction | None = None
-    """Written by a program."""
+    """Instruction that a program wrote."""
 
 
 def parse_entry(asin: str, entry: object, where: str) -> AttributesEntry:
@@ -117,7 +117,7 @@ def _pricing(fields: Fields) -> tuple[float, ...]:
     given = fields.optional("pricing")
     if not given:
         return (NO_PRICE,)
-    if isinstance(given, list):  # as the search index stores them, already read
+    if isinstance(given, list):  # the search index stores prices as numbers
         return tuple(_price(fields, each) for each in given[:2])
     pieces = fields.text("pricing").split("$")[1:]
     if not pieces:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from agentgym.errors import UsageError
 
 Goals: TypeAlias = Literal["human", "synthetic"]
-"""Who wrote the instructions: people, or a program from a product's attributes."""
+"""Writers of the instructions: people, or a program from a product's attributes."""
 
 NO_PRICE = 100.0
 """Price, in dollars, of a product that the data gives none."""
@@ -57,7 +57,7 @@ class Product:
     product_category: str = ""
     """The path of categories, joined by ``›`` (U+203A)."""  # noqa: RUF001
     pricing: tuple[float, ...] = (NO_PRICE,)
-    """One price or the two ends of a range, in dollars; the second may be the smaller."""
+    """Price, or the two ends of a range, in dollars; the second may be the smaller."""
     options: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Name and values of what can be chosen, in order; values may repeat."""
     attributes: tuple[str, ...] = NO_ATTRIBUTES
@@ -143,7 +143,7 @@ class Instruction:
     """The product it was written for."""
     text: str
     attributes: tuple[str, ...]
-    """What of the product's attributes the text asks for; none makes no goal."""
+    """Attributes of the product that the text asks for; none makes no goal."""
     options: tuple[str, ...] | None = None
     """The values asked for; None asks for every combination of the product's options in turn."""
 
@@ -159,12 +159,15 @@ class Instruction:
 
 
 class CatalogueDigest:
-    """The sha256 of a catalogue, taken product by product and instruction by instruction."""
+    """The sha256 of a catalogue, taken product by product and instruction by instruction.
+
+    People's instructions have no part in it: they come in a file beside the products, which a copy may lack,
+    and the ids of tasks pin the goals made of them.
+    """
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self._products = hashlib.sha256()
-        self._instructions = {"human": hashlib.sha256(), "synthetic": hashlib.sha256()}
+        self._products, self._synthetic = hashlib.sha256(), hashlib.sha256()
 
     def add_product(self, packed: bytes) -> None:
         """Take the next product, as `Product.pack` gives it."""
@@ -172,11 +175,13 @@ class CatalogueDigest:
 
     def add_instruction(self, kind: Goals, packed: bytes) -> None:
         """Take the next instruction of a kind, as `Instruction.pack` gives it."""
-        self._instructions[kind].update(packed + b"\n")
+        if kind == "synthetic":
+            self._synthetic.update(packed + b"\n")
 
     def hexdigest(self) -> str:
         """Return 64 hex digits."""
-        parts = [self._products.digest(), *(each.digest() for each in self._instructions.values())]
+        nothing = hashlib.sha256().digest()  # in the place of people's instructions, as of a copy without
+        parts = (self._products.digest(), nothing, self._synthetic.digest())
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
@@ -185,7 +190,7 @@ class Catalogue(Protocol):
 
     @property
     def sha256(self) -> str:
-        """64 hex digits over all products and instructions, in order."""
+        """64 hex digits over all products and synthetic instructions, in order."""
 
     def __len__(self) -> int:
         """Number of products."""
@@ -234,7 +239,7 @@ class ListCatalogue:
 
     @cached_property
     def sha256(self) -> str:
-        """64 hex digits over all products and instructions, in order."""
+        """64 hex digits over all products and synthetic instructions, in order."""
         digest = CatalogueDigest()
         for product in self._products:
             digest.add_product(product.pack())
@@ -269,7 +274,7 @@ def _price_tag(pricing: Iterable[float]) -> str:
 
 
 _decode = json.JSONDecoder().raw_decode
-"""As `json.loads`, without looking for blanks before and after."""
+"""Decoder of `json.loads`, which does not look for blanks before and after."""
 
 
 def _json(value: object) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product as combinations
 from typing import TypeAlias
 
+from agentgym.core.arrays import sum_in_order
 from agentgym.core.hashing import content_id
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.data.products import Catalogue, Goals, Instruction, Product
@@ -24,7 +25,7 @@ LIMITS = tuple(10.0 * i for i in range(1, 100))
 """Price limits, in dollars, that goals choose from."""
 
 LIMITS_ABOVE = 4
-"""How many limits above a price are candidates."""
+"""Number of limits above a price that are candidates."""
 
 NO_LIMIT = 1_000_000.0
 """The limit of a product that has fewer than two candidates; its instruction does not mention it."""
@@ -41,13 +42,13 @@ class Goal:
     attributes: tuple[str, ...]
     options: GoalOptions
     price_upper: float
-    """In dollars; `NO_LIMIT` for none."""
+    """Price limit in dollars; `NO_LIMIT` for none."""
     weight: float = 1.0
     """Chance to be drawn, relative to the others."""
 
     @property
     def id(self) -> str:
-        """32 hex digits of product, attributes and options: what decides the goal's split.
+        """32 hex digits of product, attributes and options: the parts that decide its split.
 
         Goals that differ in their wording or limit only share it, and so stay on one side.
         """
@@ -146,5 +147,5 @@ def _weighed(goals: Iterable[Goal]) -> Iterator[Goal]:
     goals = list(goals)
     count = Counter(attribute for goal in goals for attribute in goal.attributes)
     for goal in goals:
-        weight = sum(1.0 / count[attribute] for attribute in goal.attributes) / len(goal.attributes)
+        weight = sum_in_order(1.0 / count[each] for each in goal.attributes) / len(goal.attributes)
         yield Goal(goal.asin, goal.text, goal.attributes, goal.options, goal.price_upper, weight)

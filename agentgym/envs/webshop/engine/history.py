@@ -35,8 +35,8 @@ class History:
 
     def add(self, past: Past, observation: str, action: str) -> Past:
         """Return the past after an action; what is not shown again is forgotten."""
-        seen, said = (*past.observations, observation), (*past.actions, action)
-        return Past(_last(seen, self.observations), _last(said, self.actions))
+        observations, actions = (*past.observations, observation), (*past.actions, action)
+        return Past(_last(observations, self.observations), _last(actions, self.actions))
 
     def check(self, past: Past) -> None:
         """Raise a ValueError if more of the past is stored than is shown."""
@@ -46,8 +46,8 @@ class History:
     def joined(self, past: Past, observation: str) -> str:
         """Return the past and the observation now, newest last, as the original joins them."""
         shown = [observation]
-        for said, seen in zip_longest(reversed(past.actions), reversed(past.observations)):
-            shown += (text for text in (said, seen) if text is not None)
+        for action, earlier in zip_longest(reversed(past.actions), reversed(past.observations)):
+            shown += (text for text in (action, earlier) if text is not None)
         return SEPARATOR.join(reversed(shown))
 
 

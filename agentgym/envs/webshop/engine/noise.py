@@ -37,9 +37,9 @@ class Noise:
     """Frequency and number of advertisements on pages."""
 
     probability: float = 0.0
-    """That a page carries any."""
+    """Probability that a page carries any."""
     adverts: int = 2
-    """On a page that carries any."""
+    """Number of advertisements on a page that carries any."""
 
     def spread(self, nodes: Sequence[Node], draws: KeyRng) -> list[Node]:
         """Return the nodes of a page, perhaps with advertisements between them."""

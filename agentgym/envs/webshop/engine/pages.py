@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from agentgym.envs.webshop.data.products import ListedProduct, Product
-from agentgym.envs.webshop.engine.session import (
+from agentgym.envs.webshop.engine.visit import (
     BACK,
     BUY,
     DONE,
@@ -40,7 +40,7 @@ class Node(NamedTuple):
     kind: NodeKind
     """``button``, ``link`` and ``option`` can be clicked."""
     text: str
-    """As the original's page has it, blanks around it included; for an instruction, empty."""
+    """Text in the original's page, blanks around it included; empty for an instruction."""
     marked: bool = False
     """A link that was opened, or an option that is chosen."""
 
@@ -50,7 +50,7 @@ class Page(NamedTuple):
 
     nodes: tuple[Node, ...]
     clicks: dict[str, Click]
-    """What can be clicked, by its text in lower case, in the order of the original."""
+    """Clickable texts in lower case, in the order of the original."""
 
 
 class ResultPage(Protocol):
@@ -66,11 +66,11 @@ class ResultPage(Protocol):
         """Return the positions of what a search finds, best first."""
 
 
-CARDS_KEPT = 4_096
+MAX_CACHED_CARDS = 4_096
 """Products that are ready for pages of results."""
 
 ShownAsChosen: TypeAlias = Callable[[Visit], Callable[[str, str], bool]]
-"""Returns, for a visit, what says whether its page shows an option value, by name and value, as chosen."""
+"""Function of a visit that returns a test: whether its page shows an option's name and value as chosen."""
 
 
 def is_chosen(visit: Visit) -> Callable[[str, str], bool]:
@@ -119,7 +119,7 @@ class Pages:
         self._buttons = (*(_button(tab.capitalize()) for tab in self._tabs), _button("Buy Now"))
         self._hide_score = hide_score
         self._chosen = chosen
-        self._card = lru_cache(CARDS_KEPT)(self._make_card)
+        self._card = lru_cache(MAX_CACHED_CARDS)(self._make_card)
 
     def page(self, visit: Visit) -> Page:
         """Return the page that is open."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from agentgym.envs.webshop.data.products import Product
 from agentgym.envs.webshop.engine.goals import Goal
-from agentgym.envs.webshop.engine.session import BACK, BUY, PREVIOUS, SUB_PAGES, Visit, parse
+from agentgym.envs.webshop.engine.visit import BACK, BUY, PREVIOUS, SUB_PAGES, Visit, parse
 from agentgym.envs.webshop.engine.world import ShopWorld
 
 EXHAUSTIVE = 20_000

@@ -25,13 +25,13 @@ from agentgym.envs.webshop.engine.goals import Goal
 from agentgym.envs.webshop.engine.taggers import Nouns
 
 RESEMBLANCE = 85
-"""Per cent; the ratio of texts that resemble each other is above it."""
+"""Ratio in percent above which texts resemble each other."""
 
 NO_NOUNS = 0.2
 """Title score where the title wished for has no nouns."""
 
 
-COMPARED_KEPT = 4_096
+MAX_CACHED_COMPARISONS = 4_096
 """Attributes and values that are ready to be compared."""
 
 _DROPPED = dict.fromkeys(range(128, 256))
@@ -43,7 +43,7 @@ class Score:
     """The terms of a purchase's score."""
 
     total: float
-    """In [0, 1]; 1 is success."""
+    """Score in [0, 1]; 1 is success."""
     type: float
     attributes: int
     """Goal attributes met."""
@@ -74,8 +74,8 @@ class PurchaseScorer:
     def __init__(self, nouns: Callable[[Product], Nouns]):
         """Take what finds the nouns of a product's title."""
         self._nouns = nouns
-        self._compared = lru_cache(COMPARED_KEPT)(_compared)
-        self._colour = lru_cache(COMPARED_KEPT)(colour_of)
+        self._compared = lru_cache(MAX_CACHED_COMPARISONS)(_compared)
+        self._colour = lru_cache(MAX_CACHED_COMPARISONS)(colour_of)
 
     def score(
         self, bought: Product, goal: Goal, *, wished: Product, price: float, chosen: Sequence[str]
@@ -92,7 +92,7 @@ class PurchaseScorer:
         category_match = len(_categories(bought) & _categories(wished)) >= 2
         title_score = self._title_score(bought, wished)
         kind = _type(query_match or category_match, title_score)
-        # in the original's order of operations: the result is the same to the last bit
+        # the original's order of operations makes the result the same to the last bit
         total = (attributes + options + affordable) / (len(goal.attributes) + len(goal.options) + 1) * kind
         return Score(total, kind, attributes, options, affordable, query_match, category_match, title_score)
 

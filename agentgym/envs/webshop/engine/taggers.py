@@ -8,16 +8,21 @@ none is ever put in its place.
 
 from __future__ import annotations
 
+import json
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from agentgym.core.hashing import content_id
 from agentgym.data.directory import cache_directory
-from agentgym.envs.webshop.data.textmemo import TextMemo
 from agentgym.errors import UsageError, nearest
+from agentgym.io.files import make_folder
+from agentgym.io.paths import CACHE_VARIABLE
 
 DEFAULT = "words"
 
@@ -31,14 +36,14 @@ Nouns: TypeAlias = tuple[str, ...]
 
 
 class Tagger(NamedTuple):
-    """A way to find the nouns of a title, and what pins it."""
+    """A way to find the nouns of a title, and its version."""
 
     id: str
-    """As it was asked for."""
+    """Name by which it was opened."""
     version: str
-    """Of everything that decides what it finds."""
+    """Version of everything that decides its nouns."""
     nouns: Callable[[str], Nouns]
-    """Returns the nouns of a title in lower case, in order; a noun that comes twice is there twice."""
+    """Function that returns the nouns of a title in lower case, in order, repetitions included."""
 
 
 def make_tagger(name: str) -> Tagger:
@@ -140,3 +145,58 @@ def _spacy(name: str) -> Any:
         if error.name != "spacy":
             raise
         raise UsageError(f"tagger {name!r} needs spaCy: pip install spacy") from None
+
+
+WAIT = 60.0
+"""Seconds to wait for another process that writes."""
+
+
+class TextMemo:
+    """A function of a text that asks the disk before it computes. Safe in threads and after a fork.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "words.sqlite"
+        >>> TextMemo(path, lambda text: tuple(text.split()))("two words")
+        ('two', 'words')
+        >>> TextMemo(path, lambda text: ())("two words")
+        ('two', 'words')
+    """
+
+    def __init__(self, path: Path, compute: Callable[[str], tuple[str, ...]]):
+        """Cache the results of ``compute`` in a file that belongs to this function alone."""
+        self._path = path
+        self._compute = compute
+        try:
+            make_folder(path.parent)
+            with closing(self._open()) as table, table:
+                table.execute("CREATE TABLE IF NOT EXISTS answers (text TEXT PRIMARY KEY, answer TEXT)")
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        """Return the answer."""
+        key = json.dumps(text)  # SQLite refuses half of a surrogate pair, which JSON files may have
+        row = self._execute("SELECT answer FROM answers WHERE text = ?", (key,))
+        if row is not None:
+            return tuple(json.loads(row[0]))
+        answer = self._compute(text)
+        self._execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, json.dumps(answer)))
+        return answer
+
+    def _execute(self, statement: str, values: tuple[str, ...]) -> tuple[str] | None:
+        try:
+            with closing(self._open()) as table, table:
+                return table.execute(statement, values).fetchone()  # type: ignore[no-any-return]
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(
+            f"cannot keep answers in {self._path} ({error}): free space, delete it, or set "
+            f"{CACHE_VARIABLE} to a folder that can be written"
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        """Open the file: for each question anew, since connections live in one thread and process."""
+        return sqlite3.connect(self._path, timeout=WAIT)

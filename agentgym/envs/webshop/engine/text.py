@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from agentgym.envs.webshop.engine.pages import Node
 
 Mode: TypeAlias = Literal["text", "text_rich", "gigpo"]
-"""How a page is shown: the original's two ways, and that of GiGPO's public code."""
+"""Form of a page as text: the original's two, and that of GiGPO's public code."""
 
 SEPARATOR = " [SEP] "
 

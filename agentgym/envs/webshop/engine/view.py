@@ -8,23 +8,23 @@ from typing import Literal, NamedTuple, TypeAlias
 from agentgym.core.rng import KeyRng
 from agentgym.envs.webshop.engine.noise import Noise
 from agentgym.envs.webshop.engine.pages import Page, Pages, is_chosen, seems_chosen
-from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
 from agentgym.envs.webshop.engine.text import RENDERERS, SEPARATOR, Mode
+from agentgym.envs.webshop.engine.visit import DONE, ITEM, RESULTS, SEARCH, START, Click, Visit
 from agentgym.envs.webshop.engine.world import ShopWorld
 
 WebShopParity: TypeAlias = Literal["upstream"]
-"""Whose pages are shown exactly, quirks included."""
+"""Code whose pages are shown exactly, quirks included."""
 
 SEARCH_TEMPLATE = "search[<query>]"
 
 REJECTED = "That action is not possible here."
-"""What is added to an observation when an action was rejected; the original adds nothing."""
+"""Line added to an observation after a rejected action; the original adds nothing."""
 
-SHOWN_KEPT = 4_096
+MAX_CACHED_VIEWS = 4_096
 """Pages whose text is kept: some ten megabytes at most."""
 
 _PLACE = "\ue000instruction\ue000"
-"""Stands for the instruction in pages that are kept."""
+"""Placeholder of the instruction in cached pages."""
 
 
 class Shown(NamedTuple):
@@ -35,9 +35,9 @@ class Shown(NamedTuple):
     after: str
     """The text from it on; empty on a page without instruction."""
     clicks: dict[str, Click]
-    """What can be clicked, without the search bar's button."""
+    """Clickable texts, without the search bar's button."""
     actions: tuple[str, ...]
-    """All that is accepted, queries as a template."""
+    """Accepted actions, queries as a template."""
 
 
 class ShopView:
@@ -70,7 +70,7 @@ class ShopView:
         self._render = RENDERERS[mode]
         self._rich = mode == "text_rich"
         self._upstream = upstream
-        self._kept = lru_cache(SHOWN_KEPT)(self._make)
+        self._cached_page = lru_cache(MAX_CACHED_VIEWS)(self._make)
 
     def page(self, visit: Visit) -> Page:
         """Return the model of the page that is open."""
@@ -78,7 +78,7 @@ class ShopView:
 
     def shown(self, visit: Visit) -> Shown:
         """Return the page that is open, as it is shown."""
-        return self._kept(self._relevant(visit))
+        return self._cached_page(self._relevant(visit))
 
     def text(self, shown: Shown, instruction: str) -> str:
         """Return the observation of a page."""
@@ -101,8 +101,8 @@ class ShopView:
         clicks = page.clicks
         clicks.pop(SEARCH, None)  # the page is new: nobody else holds it
         # an argument of an action has no bracket that opens, and no line break
-        said = [f"click[{text}]" for text in clicks if text and "[" not in text and "\n" not in text]
-        return Shown(before, after, clicks, () if visit.page == DONE else (SEARCH_TEMPLATE, *said))
+        listed = [f"click[{text}]" for text in clicks if text and "[" not in text and "\n" not in text]
+        return Shown(before, after, clicks, () if visit.page == DONE else (SEARCH_TEMPLATE, *listed))
 
     def _relevant(self, visit: Visit) -> Visit:
         """Return the visit without what the open page does not depend on."""

@@ -10,8 +10,8 @@ from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.envs.webshop.data.products import Catalogue, Product
 from agentgym.envs.webshop.engine.goals import Goal, Prices
 from agentgym.envs.webshop.engine.reward import PurchaseScorer, Score
-from agentgym.envs.webshop.engine.session import DONE, ITEM, RESULTS, START, SUB_PAGES, Visit
 from agentgym.envs.webshop.engine.taggers import DEFAULT, make_tagger, stored_nouns
+from agentgym.envs.webshop.engine.visit import DONE, ITEM, RESULTS, START, SUB_PAGES, Visit
 from agentgym.retrieval.index import Hits
 
 START_VISIT = Visit()
@@ -22,10 +22,10 @@ MAX_QUERY_LENGTH = 3 * MAX_ACTION_LENGTH
 FOUND = 50
 """Products that a search finds at most."""
 
-QUERIES_KEPT = 4_096
-PRODUCTS_KEPT = 4_096
-SCORES_KEPT = 4_096
-NOUNS_KEPT = 65_536
+MAX_CACHED_QUERIES = 4_096
+MAX_CACHED_PRODUCTS = 4_096
+MAX_CACHED_SCORES = 4_096
+MAX_CACHED_NOUNS = 65_536
 
 
 class ProductSearcher(Protocol):
@@ -63,12 +63,12 @@ class ShopWorld:
         self.prices = Prices() if prices is None else prices
         self.search = search
         self.listing = catalogue.listing
-        self.at = lru_cache(PRODUCTS_KEPT)(catalogue.product)
-        self.item = lru_cache(PRODUCTS_KEPT)(self._item)
-        self.found = lru_cache(QUERIES_KEPT)(self._found)
-        self._nouns = lru_cache(NOUNS_KEPT)(stored_nouns(self.tagger))
+        self.at = lru_cache(MAX_CACHED_PRODUCTS)(catalogue.product)
+        self.item = lru_cache(MAX_CACHED_PRODUCTS)(self._item)
+        self.found = lru_cache(MAX_CACHED_QUERIES)(self._found)
+        self._nouns = lru_cache(MAX_CACHED_NOUNS)(stored_nouns(self.tagger))
         self._scorer = PurchaseScorer(lambda product: self._nouns(product.title))
-        self._scores = lru_cache(SCORES_KEPT)(self._score)
+        self._scores = lru_cache(MAX_CACHED_SCORES)(self._score)
 
     @property
     def manifest(self) -> dict[str, str | int]:
@@ -83,7 +83,7 @@ class ShopWorld:
 
     @property
     def key(self) -> str:
-        """Names what snapshots are restored within: the data, and all else that decides a score."""
+        """Name and digest of the data and of everything else that decides a score: the scope of snapshots."""
         return f"{self.name}:{sha256_json(self.manifest)[:16]}"
 
     def score(self, visit: Visit, goal: Goal) -> Score:
@@ -101,7 +101,7 @@ class ShopWorld:
         if not 0 < len(visit.query) <= MAX_QUERY_LENGTH or visit.number < 1:
             raise ValueError("it came from no search")
         if list(visit.visited) != sorted(set(visit.visited)):
-            raise ValueError("what was visited is sorted, each product once")
+            raise ValueError("its visited products are not sorted, or one is there twice")
         for asin in visit.visited:
             if self.catalogue.index_of(asin) is None:
                 raise ValueError(f"{self.name} has no product {asin!r:.60}")

@@ -8,18 +8,18 @@ from typing import Any, Protocol
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from agentgym.core.suite_spec import PLACE, PageFrame, SitePages
-from agentgym.envs.webshop.engine.session import DONE, PER_PAGE, RESULTS, START
 from agentgym.envs.webshop.engine.view import REJECTED
+from agentgym.envs.webshop.engine.visit import DONE, PER_PAGE, RESULTS, START
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.site.html import CHOICE, NODE, QUERY, page_element, search_field
 from agentgym.envs.webshop.source import splits_with_tasks
 from agentgym.errors import UsageError
 
 MAX_DIGITS = 20
-"""Of a number in a form."""
+"""Largest number of digits in a form's number."""
 
 CLICK = "click["
-"""What the actions that clicks are begin with."""
+"""Beginning of the actions that are clicks."""
 
 HINT = (
     "Buy what the instruction asks for: search for its words, open a product by its title, choose the "
@@ -31,7 +31,7 @@ _TYPE_TERMS = "The kind of product counts {type:g} of 1: it multiplies the share
 
 
 class ShopSession(Protocol):
-    """A person's episode, as pages show it; `agentgym.serving.session.PlaySession` is one."""
+    """A person's episode, as pages show it; `agentgym.serving.play_session.PlaySession` is one."""
 
     @property
     def env(self) -> WebShopEnv:
@@ -129,7 +129,7 @@ def _written(root: Element) -> bytes:
 
 def _header(body: Element, session: ShopSession, place: str) -> None:
     header = SubElement(body, "header")
-    if session.env.visit.page != START:  # which says so itself
+    if session.env.visit.page != START:  # the start page has the name in its body
         SubElement(header, "strong", {"class": "name"}).text = "WebShop"
     count = f"Step {len(session.steps)} of {session.env.max_steps}"
     SubElement(header, "span", {"class": "count"}).text = count
@@ -221,7 +221,7 @@ def requested_action(fields: Mapping[str, str], admissible: tuple[str, ...]) -> 
         action = admissible[int(choice)]
         if action.startswith(CLICK):
             return action
-    raise UsageError("that form asks for nothing: go back to the shop and click there")
+    raise UsageError("the form names no action: go back to the shop and click there")
 
 
 PAGES = SitePages(

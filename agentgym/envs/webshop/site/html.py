@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement
 
 from agentgym.envs.webshop.engine.pages import Node, NodeKind
-from agentgym.envs.webshop.engine.session import BUY, DONE, RESULTS, START, SUB_PAGES
+from agentgym.envs.webshop.engine.visit import BUY, DONE, RESULTS, START, SUB_PAGES
 
 NODE = "data-node"
 """Attribute of the elements that show a node: its value is the node's kind, their text the node's."""
@@ -39,7 +39,7 @@ _GROUPS: Mapping[NodeKind, _Group] = {
     "fact": _Group("facts", "div", anew=False),
     "bullet": _Group("bullets", "ul", anew=False),
 }
-"""What a node belongs into; others stay in the group of the node before."""
+"""Group that a node opens or joins; other nodes stay in the group of the node before."""
 
 _MEMBERS = {"bullets": "li", "nodes": "dd"}
 """Tags of what stands in groups that have their own."""
@@ -95,7 +95,7 @@ def _begin(root: Element, group: _Group) -> Element:
     parent = root
     if group.name == "hit":
         parent = _child(root, "ol", "hits")
-    elif group.name == "nodes":  # for agents: people read the score above
+    elif group.name == "nodes":  # agents' text is folded: people read the score above
         parent = _child(root, "details", "as-text")
         SubElement(parent, "summary").text = "The page as agents read it"
     return SubElement(parent, group.tag, {"class": group.name})

@@ -27,7 +27,7 @@ ROOT = "object"
 """The type that every object has."""
 
 NOTHING: tuple[int, Mapping[int, Any]] = (0, {})
-"""No atoms: their bits together, and what each bit stands for."""
+"""Nothing: the bits of no atoms together, and the atom of each bit."""
 
 
 class AtomIndex(NamedTuple):
@@ -42,18 +42,18 @@ class AtomIndex(NamedTuple):
 
 
 Numbering: TypeAlias = "Callable[[AtomIndex], int]"
-"""Gives the number by which generated code asks for a table."""
+"""Function that numbers a table for generated code."""
 
 
 class QueryMode(Enum):
     """Purpose of a query."""
 
     STATE = "state"
-    """The answers in one state."""
+    """Answers in one state."""
     MASKS = "masks"
-    """All answers in any state, each with the bits it needs and forbids."""
+    """Answers in any state, each with the bits it needs and forbids."""
     LOOKED = "looked"
-    """All bits that answers depend on."""
+    """Bits that answers depend on."""
 
 
 class SourceWriter:
@@ -65,7 +65,7 @@ class SourceWriter:
         self.depth = 0
 
     def line(self, text: str, *, deeper: bool = False) -> None:
-        """Add a line; what follows is one level deeper where it opens a block."""
+        """Add a line; the lines after one that opens a block are one level deeper."""
         self.lines.append(" " * self.depth + text)
         self.depth += deeper
 

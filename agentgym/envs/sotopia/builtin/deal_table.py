@@ -11,7 +11,7 @@ from agentgym.envs.sotopia.game import GameState, SocialTurn
 from agentgym.envs.sotopia.scenarios import Side
 
 NONE = -1
-"""In place of a deal's number: no deal."""
+"""Number of a deal that stands for no deal."""
 
 
 class DealTable:
@@ -91,7 +91,10 @@ class DealTable:
         kind, number = move
         if kind == "offer":
             self.offers[side] = number
-            self._weigh(side, self.gain(1 - side, number) > 0)
+            if self.gain(1 - side, number) > 0:
+                self.serious[side] += 1
+            else:
+                self.insults[side] += 1
         elif kind == "accept":
             self.deal = self.offers[1 - side]
         elif kind == "reject":
@@ -104,12 +107,6 @@ class DealTable:
             self.promised[side] |= 1 << number
         else:
             self.excluded[side] |= 1 << number
-
-    def _weigh(self, side: Side, serious: bool) -> None:
-        if serious:
-            self.serious[side] += 1
-        else:
-            self.insults[side] += 1
 
     def gain(self, side: int, deal: int) -> int:
         """Return a deal's apparent gain for a side beyond no deal, by the evidence that it has seen."""

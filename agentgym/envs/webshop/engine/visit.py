@@ -41,15 +41,15 @@ class Visit(NamedTuple):
     query: str = ""
     """The search that led here."""
     number: int = 0
-    """Of the page of results, from 1; 0 before a search."""
+    """Number of the page of results, from 1; 0 before a search."""
     asin: str = ""
     """The product that is open or bought."""
     options: tuple[tuple[str, str], ...] = ()
-    """Name and value of what is chosen, by name."""
+    """Options that are chosen, name and value, by name."""
     visited: tuple[str, ...] = ()
     """Products opened since the start page, sorted."""
     score: float = 0.0
-    """Of the purchase; 0 before it."""
+    """Score of the purchase; 0 before it."""
 
 
 class Click(NamedTuple):
