@@ -8,35 +8,15 @@ import pytest
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.verify import submissions
 from tests.evaluation import corridor
+from tests.suite_texts import env_table, suite_text, write_suite
 
-SUITE = """\
-name = "small"
-version = "1"
-seed = 7
-attempts = 2
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 12
-by_type = true
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Ice"
-split = "test"
-tasks = 10
-kwargs = { slip = 0.6, max_steps = 6 }
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text(
+    "small",
+    env_table("tests/Corridor-v0", 12, by_type=True),
+    env_table("tests/Corridor-v0", 10, label="Ice", kwargs={"slip": 0.6, "max_steps": 6}),
+    seed=7,
+    attempts=2,
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -56,19 +36,14 @@ def unboxed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def suite_file(tmp_path: Path) -> Path:
-    path = tmp_path / "suites" / "small.toml"
-    path.parent.mkdir()
-    path.write_text(SUITE)
-    return path
+    return write_suite(tmp_path, SUITE)
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the suite's file and its finished results."""
     root = tmp_path_factory.mktemp("bench")
-    (root / "suites").mkdir()
-    (root / "suites" / "small.toml").write_text(SUITE)
-    run_bench(root / "suites" / "small.toml", root / "results", num_envs=5)
+    run_bench(write_suite(root, SUITE), root / "results", num_envs=5)
     return root
 
 

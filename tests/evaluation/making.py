@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from agentgym.agents.metadata import Model
 from agentgym.core.hashing import sha256_json
 from agentgym.evaluation.board.boards import Board, make_boards
 from agentgym.evaluation.log.results import (
@@ -16,6 +19,7 @@ from agentgym.evaluation.log.results import (
     latest,
 )
 from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
+from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.submissions import Submission, verify_below
 from agentgym.evaluation.verify.verdicts import VERDICT_SCHEMA, Badge, Role, Verdict
 from agentgym.registration import suite_spec
@@ -74,3 +78,28 @@ def _believed(folder: Path) -> Submission:
     )
     families = {found.env.label: suite_spec(found.env.id).name for found in run.envs}
     return Submission(run, episodes, verdict, families, origin=str(folder.parent))
+
+
+def folder_of(results: Path, name: str) -> Path:
+    """Return the folder of an agent's only run."""
+    (folder,) = results.glob(f"small/{name}-*")
+    return folder
+
+
+def add_run(results: Path, source: str, name: str, model: Model, episodes: list[EvalSample]) -> EvalLog:
+    """Add a finished run of another agent, which does not play again, with the given episodes."""
+    run = read_run(folder_of(results, source))
+    run = replace(run, agent=SuiteAgent(name, "scripted", {"path": "actions.jsonl"}, model=model))
+    run = replace(run, request_id=sha256_json(run.request))
+    folder = results / "small" / run.folder_name
+    folder.mkdir()
+    return write_complete(folder, run, episodes)
+
+
+def mixed(results: Path, share: float, seed: int = 0) -> list[EvalSample]:
+    """Take each task's episodes from the oracle with the given probability, else from the random agent."""
+    rng = np.random.default_rng(seed)
+    oracle = {e.key: e for e in read_episodes(folder_of(results, "oracle"))}
+    random = {e.key: e for e in read_episodes(folder_of(results, "random"))}
+    better = {key[:2]: rng.random() < share for key in sorted(oracle)}
+    return [(oracle if better[key[:2]] else random)[key] for key in oracle]

@@ -11,31 +11,14 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.model_check import ModelSample, check_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.saved import SavedAgent, Training
 from agentgym.prompts.settings import Prompting
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from tests.evaluation.corridor import ENV_ID
+from tests.saved_agents import save_agent
+from tests.suite_texts import env_table, suite_text
 
-SUITE = """\
-name = "few"
-version = "1"
-seed = 7
-attempts = 2
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 6
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text("few", env_table("tests/Corridor-v0", 6), seed=7, attempts=2)
 TOKENIZER = word_tokenizer(["left right", "You are at cell"])
 CONSTRAINED = Prompting(wording="terse", answer="bare", history=1, choice="constrained")
 FREE = Prompting(wording="terse", answer="plain", history=1, max_tokens=4)

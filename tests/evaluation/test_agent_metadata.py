@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 from agentgym.agents.language.settings import WINDOW
@@ -16,12 +17,13 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.agent_metadata import complete, contradictions, options_as_played, with_facts
 from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
 from agentgym.evaluation.verify.verification import verify_run
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.saved import SavedAgent, Training, weights_sha256
 from agentgym.prompts.settings import Prompting
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.saved import SavedAgent, Training, save_agent, weights_sha256
 from tests.evaluation.corridor import ENV_ID
 from tests.evaluation.making import board_below, write_complete
+from tests.saved_agents import save_agent
 
 TOKENIZER = word_tokenizer(["left right", "You are at cell"])
 PROMPTING = Prompting(wording="terse", answer="bare", history=1, choice="constrained")
@@ -95,7 +97,7 @@ def test_what_a_suite_leaves_open_is_filled_in(saved: Path) -> None:
         ({"parser": "think-action"}, "parser is 'think-action' in the suite, but 'plain' by its files"),
         ({"sampling": {"temperature": 0.4}}, r"sampling\.temperature is 0\.4 in the suite, but 1\.0 by its"),
         ({"options": {"path": "nowhere"}}, "the model directory nowhere does not exist"),
-        ({"options": {"path": 3}}, "path is the name of a folder, got 3"),
+        ({"options": {"path": 3}}, "path is the name of a folder or of a model of the hub, got 3"),
         ({"options": {"path": "x", "temperatur": 3}}, r"no option 'temperatur' \(did you mean 'temperature'"),
         ({"options": {}}, "agent 'model' needs the option 'path'"),
     ],
@@ -140,7 +142,9 @@ def bench(suite_file: Path, saved: Path, tmp_path: Path, monkeypatch: pytest.Mon
     return suite_file
 
 
-def test_a_saved_model_plays_a_suite_and_its_run_can_be_replayed(bench: Path, tmp_path: Path) -> None:
+def test_a_saved_model_plays_a_suite_and_its_run_can_be_replayed(
+    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder,) = run_bench(bench, tmp_path / "results", agents=["tiny"])
     run = read_run(folder)
     assert folder.name.startswith("tiny-seed0-")
@@ -151,7 +155,8 @@ def test_a_saved_model_plays_a_suite_and_its_run_can_be_replayed(bench: Path, tm
     assert again == folder
     shutil.move(tmp_path / "models" / "tiny", tmp_path / "models" / "gone")
     assert verify_run(folder).badge == "replayed"  # which needs no model
-    with pytest.raises(UsageError, match="does not exist"):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(UsageError, match="there is no directory models/tiny here"):
         verify_run(folder, rerun=True)
 
 

@@ -1,4 +1,4 @@
-"""Normalised aggregates and the bootstrap over seeds and tasks."""
+"""Normalised aggregates over environments, of one training seed and of several."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from agentgym.evaluation.board.aggregates import (
     Scale,
     aggregate_one_seed,
     aggregate_seeds,
-    hierarchical_bootstrap,
     interquartile_mean,
     optimality_gap,
 )
@@ -55,39 +54,6 @@ def test_optimality_gap_ignores_what_exceeds_the_oracle() -> None:
     assert optimality_gap(np.array([0.5, 1.0, 1.5]), equal(3)) == pytest.approx(0.5 / 3)
 
 
-def test_bootstrap_draws_seeds_across_environments() -> None:
-    """With constant tasks only the seed draw varies, so both environments move together."""
-    per_seed = np.array([[0.0], [0.5], [1.0]])
-    scores = [np.repeat(per_seed, 10, axis=1), np.repeat(per_seed, 20, axis=1)]
-    means = hierarchical_bootstrap(scores, np.random.default_rng(0), resamples=500)
-    assert means.shape == (500, 3, 2)
-    assert np.array_equal(means[..., 0], means[..., 1])
-    assert set(np.unique(means)) == {0.0, 0.5, 1.0}
-
-
-def test_bootstrap_has_the_variance_of_a_mean_of_tasks() -> None:
-    scores = np.random.default_rng(1).random((1, 200))
-    means = hierarchical_bootstrap([scores], np.random.default_rng(2), resamples=4000)[:, 0, 0]
-    assert means.std() == pytest.approx(scores.std() / np.sqrt(200), rel=0.05)
-
-
-def test_hierarchical_intervals_cover_where_task_only_intervals_do_not() -> None:
-    """10 trained seeds that differ; the truth is the mean over seeds yet to be trained."""
-    rng = np.random.default_rng(3)
-    covered = task_only = 0
-    repeats = 300
-    for _ in range(repeats):
-        skill = 0.5 + 0.1 * rng.normal(size=10)
-        scores = np.clip(skill[:, None] + 0.2 * rng.normal(size=(10, 100)), None, None)
-        means = hierarchical_bootstrap([scores], rng, resamples=400)[:, :, 0].mean(axis=1)
-        low, high = np.quantile(means, [0.025, 0.975])
-        covered += low <= 0.5 <= high
-        half = 1.96 * scores.mean(axis=0).std(ddof=1) / 10
-        task_only += abs(scores.mean() - 0.5) <= half
-    assert covered / repeats > 0.88
-    assert task_only / repeats < 0.5
-
-
 def test_aggregate_of_one_seed() -> None:
     parts = [wilson(x, 50) for x in (0.0, 0.4, 0.8, 1.0)]
     got = aggregate_one_seed(parts, equal(4))
@@ -112,7 +78,7 @@ def test_aggregate_of_several_seeds() -> None:
     rng = np.random.default_rng(4)
     scores = [rng.random((4, 40)), rng.random((4, 60)) * 0.5]
     scales = [Scale(0.0, 1.0), Scale(0.0, 0.5)]
-    got = aggregate_seeds(scores, scales, equal(2), rng)
+    got = aggregate_seeds(scores, scales, [(0.0, 1.0)] * 2, equal(2))
     expected = np.concatenate([scores[0].mean(axis=1), scores[1].mean(axis=1) / 0.5])
     assert got.mean.value == pytest.approx(expected.mean())
     assert got.iqm is not None
@@ -122,11 +88,32 @@ def test_aggregate_of_several_seeds() -> None:
     assert shares == sorted(shares, reverse=True)
 
 
+def test_an_aggregate_of_several_seeds_covers_the_mean_of_runs_to_come() -> None:
+    """Two environments whose runs move together."""
+    rng, repeats, covered = np.random.default_rng(3), 300, {"mean": 0, "iqm": 0, "gap": 0}
+    for _ in range(repeats):
+        skill = 0.5 + 0.1 * rng.normal(size=(5, 1))
+        scores = [np.clip(skill + 0.1 * rng.normal(size=(5, tasks)), 0.0, 1.0) for tasks in (40, 80)]
+        got = aggregate_seeds(scores, [Scale(0.0, 1.0)] * 2, [(0.0, 1.0)] * 2, equal(2))
+        assert got.iqm is not None
+        for name, estimate in (("mean", got.mean), ("iqm", got.iqm), ("gap", got.optimality_gap)):
+            covered[name] += estimate.low <= 0.5 <= estimate.high
+    assert all(0.92 <= held / repeats <= 0.98 for held in covered.values()), covered
+
+
+def test_seeds_that_solve_everything_keep_an_interval() -> None:
+    got = aggregate_seeds([np.ones((3, 20))], [Scale(0.0, 1.0)], [(0.0, 1.0)], equal(1))
+    assert (got.mean.value, got.mean.high, got.optimality_gap.value, got.optimality_gap.low) == (1, 1, 0, 0)
+    assert got.optimality_gap.high == pytest.approx(1.0 - got.mean.low)
+    assert got.mean.low < 0.9
+    assert got.profile[0].low < 1.0
+
+
 @pytest.mark.parametrize(("seeds", "shown"), [(2, False), (3, True)])
 def test_an_interquartile_mean_takes_three_training_seeds(seeds: int, shown: bool) -> None:
     rng = np.random.default_rng(5)
     scores = [rng.random((seeds, 20)) for _ in range(4)]
-    got = aggregate_seeds(scores, [Scale(0.0, 1.0)] * 4, equal(4), rng)
+    got = aggregate_seeds(scores, [Scale(0.0, 1.0)] * 4, [(0.0, 1.0)] * 4, equal(4))
     assert (got.iqm is not None) == shown
 
 
@@ -142,8 +129,8 @@ def test_duplicated_columns_change_nothing() -> None:
     rng = np.random.default_rng(6)
     first, second = rng.random((3, 20)), rng.random((3, 20))
     scale = Scale(0.0, 1.0)
-    apart = aggregate_seeds([first, second], [scale] * 2, equal(2), rng)
-    together = aggregate_seeds([first, first, first, second], [scale] * 4, shared, rng)
+    apart = aggregate_seeds([first, second], [scale] * 2, [(0.0, 1.0)] * 2, equal(2))
+    together = aggregate_seeds([first, first, first, second], [scale] * 4, [(0.0, 1.0)] * 4, shared)
     assert together.mean.value == pytest.approx(apart.mean.value)
     assert apart.iqm is not None
     assert together.iqm is not None

@@ -31,40 +31,25 @@ from agentgym.evaluation.verify.submit import (
     pack_submission,
 )
 from agentgym.evaluation.verify.verdicts import Mismatch
+from tests.suite_texts import ORACLE, env_table, suite_text, write_suite
 
 AGENT = "examples.own_agent:make"
 SAID = CardFields("a@example.org", "Apache-2.0", "nothing: it counts what it has tried")
-SUITE = f"""\
-name = "sent"
-version = "1"
-seed = 3
-floor = ""
-oracle = ""
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 3
-
-[[agent]]
-name = "least-tried"
-kind = "{AGENT}"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text(
+    "sent",
+    env_table("agentgym/EZPoints-v0", 3),
+    agents=({"name": "least-tried", "kind": AGENT}, ORACLE),
+    seed=3,
+    floor="",
+    oracle="",
+)
 
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a suite, its runs, and their archives."""
     root = tmp_path_factory.mktemp("sent")
-    (root / "suites").mkdir()
-    suite = root / "suites" / "sent.toml"
-    suite.write_text(SUITE)
-    for folder in run_bench(suite, root / "results", transcripts=True):
+    for folder in run_bench(write_suite(root, SUITE), root / "results", transcripts=True):
         pack_submission(open_run(folder), root / "archives", fields=SAID, allow=[AGENT])
     return root
 

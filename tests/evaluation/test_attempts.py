@@ -21,33 +21,16 @@ from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from agentgym.vector.core import AgentVectorEnv
+from tests.suite_texts import ORACLE, RANDOM, env_table, suite_text, write_suite
 
 MAKE = f"{__name__}:make_learner"
-SUITE = f"""\
-name = "again"
-version = "1"
-seed = 5
-attempts = 3
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 8
-measures = ["first_success", "any_success"]
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "learner"
-kind = "{MAKE}"
-"""
+SUITE = suite_text(
+    "again",
+    env_table("tests/Corridor-v0", 8, measures=["first_success", "any_success"]),
+    agents=(RANDOM, ORACLE, {"name": "learner", "kind": MAKE}),
+    seed=5,
+    attempts=3,
+)
 
 
 class Learner:
@@ -80,10 +63,7 @@ def make_learner(envs: AgentVectorEnv) -> Policy:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    path = tmp_path / "suites" / "again.toml"
-    path.parent.mkdir()
-    path.write_text(SUITE)
-    return path
+    return write_suite(tmp_path, SUITE)
 
 
 @pytest.fixture(autouse=True)

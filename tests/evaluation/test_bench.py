@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
+import agentgym.evaluation.log.bench_run as bench_run
 import agentgym.evaluation.play.bench as bench
 from agentgym.core.types import Completion, EndReason, Policy, Request, Trajectory
 from agentgym.errors import MissingDataError, UsageError
@@ -24,6 +25,7 @@ from agentgym.evaluation.log.results import (
     ABORTED,
     EPISODES_FILE,
     RUN_FILE,
+    EvalSample,
     chained,
     episode_lines,
     latest,
@@ -66,6 +68,19 @@ def start(suite: Path, out: Path, *, limit_bytes: int | None = None) -> subproce
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_an_episode_is_written_once_and_the_run_at_its_ends(
+    suite_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, records = [], []
+    line, write = EvalSample.line.fget, bench_run.write_run
+    monkeypatch.setattr(EvalSample, "line", property(lambda each: lines.append(each.id) or line(each)))
+    monkeypatch.setattr(bench_run, "write_run", lambda *run: records.append(run[1]) or write(*run))
+    (folder,) = run_bench(suite_file, tmp_path / "results", agents=["oracle"])
+    monkeypatch.undo()
+    assert lines == [episode.id for episode in read_episodes(folder)]
+    assert [record.result_id for record in records] == [None, read_run(folder).result_id]
 
 
 def oracle_folder(finished: Path) -> Path:

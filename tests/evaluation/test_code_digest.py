@@ -13,6 +13,7 @@ from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.verify import code_digest
 from agentgym.evaluation.verify.code_digest import PACKAGE, code_files, dependencies, suite_code_sha256
 from agentgym.registration import ENVIRONMENTS
+from tests.suite_texts import RANDOM, env_table, suite_text, write_suite
 
 AGENT_KINDS = ("random", "oracle", "rules")
 
@@ -24,7 +25,7 @@ def files_of(suite: str, agents: tuple[str, ...] = AGENT_KINDS) -> set[str]:
 
 def test_each_suite_has_its_own_environment_and_the_core():
     webshop, sokoban = files_of("WebShop"), files_of("Sokoban")
-    assert {"envs/webshop/env.py", "envs/webshop/engine/session.py"} <= webshop - sokoban
+    assert {"envs/webshop/env.py", "envs/webshop/engine/visit.py"} <= webshop - sokoban
     assert {"envs/sokoban/env.py", "envs/sokoban/vector.py"} <= sokoban - webshop
     for both in ("core/hashing.py", "evaluation/verify/verification.py", "registration.py", "__init__.py"):
         assert both in webshop & sokoban
@@ -47,7 +48,7 @@ def test_only_the_suites_own_agents_count():
     assert "envs/webshop/rules.py" not in files_of("Sokoban")
     assert "envs/webshop/rules.py" in files_of("Sokoban", ("shopper",))
     assert not any(name.startswith("training/") for name in files_of("Sokoban"))
-    assert "training/policy/agent.py" in files_of("Sokoban", ("model",))
+    assert "inference/policy/agent.py" in files_of("Sokoban", ("model",))
 
 
 def test_completed_names_stand_for_every_module_they_may_complete_to():
@@ -104,29 +105,15 @@ def test_a_change_reaches_the_suites_that_use_it(tmp_path, monkeypatch, changed,
     assert [old != new for old, new in zip(before, after, strict=True)] == [webshop, sokoban]
 
 
-SUITE = """\
-name = "few"
-version = "1"
-seed = 7
-floor = ""
-oracle = ""
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "Sokoban"
-split = "test"
-tasks = 1
-
-[[env]]
-id = "agentgym/PaperSearch-v0"
-label = "PaperSearch"
-split = "test"
-tasks = 1
-"""
+SUITE = suite_text(
+    "few",
+    env_table("agentgym/Sokoban-v0", 1),
+    env_table("agentgym/PaperSearch-v0", 1),
+    agents=(RANDOM,),
+    seed=7,
+    floor="",
+    oracle="",
+)
 """A suite that opens an index of retrieval too, by a name that is put together."""
 
 IMPORTED = """\
@@ -141,9 +128,7 @@ print(json.dumps(sorted(name for name in sys.modules if name.split(".")[0] == "a
 def test_whatever_a_replay_imports_is_in_it(tmp_path, monkeypatch):
     """In a process of its own, which has imported nothing else."""
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "suites" / "few.toml"
-    path.parent.mkdir()
-    path.write_text(SUITE)
+    path = write_suite(tmp_path, SUITE)
     (folder,) = run_bench(path, tmp_path / "results")
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED, folder], capture_output=True, text=True, check=True

@@ -1,8 +1,6 @@
 """The data dictionary and the JSON Schemas are those of the files that are written."""
 
-import importlib.util
 import json
-import sys
 import tomllib
 from pathlib import Path
 
@@ -13,46 +11,39 @@ import torch
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.verification import verify_run
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.saved import SavedAgent, Training
 from agentgym.prompts.settings import Prompting
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from agentgym.training.run import start
 from tests.evaluation.conftest import SUITE
 from tests.evaluation.corridor import ENV_ID
+from tests.saved_agents import save_agent
+from tools import data_dictionary
 
 ROOT = Path(__file__).parents[2]
 
 
-def _writer():
-    spec = importlib.util.spec_from_file_location("data_dictionary", ROOT / "docs" / "data_dictionary.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-WRITER = _writer()
-FILES = {file.name: file for file in WRITER.FILES}
+FILES = {file.name: file for file in data_dictionary.FILES}
 
 
 def test_the_page_is_up_to_date():
-    """`python docs/data_dictionary.py` writes it."""
-    assert WRITER.PAGE.read_text(encoding="utf-8") == WRITER.page()
+    """`python -m tools.data_dictionary` writes it."""
+    assert data_dictionary.PAGE.read_text(encoding="utf-8") == data_dictionary.page()
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_schema_changes_with_its_version_only(name):
-    """Where this fails, raise the version and run `python docs/data_dictionary.py`; old schemas stay."""
+    """Where this fails, raise the version and run `python -m tools.data_dictionary`; old schemas stay."""
     file = FILES[name]
-    assert file.schema_file.read_text(encoding="utf-8") == WRITER.schema_text(file)
+    assert file.schema_file.read_text(encoding="utf-8") == data_dictionary.schema_text(file)
     jsonschema.Draft202012Validator.check_schema(file.schema)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_field_has_a_type_a_meaning_and_a_voucher(name):
     names = []
-    for field, kind, meaning, who in WRITER.rows(FILES[name]):
+    for field, kind, meaning, who in data_dictionary.rows(FILES[name]):
         assert kind, field
         assert meaning, field
         assert who, field
@@ -61,17 +52,17 @@ def test_every_field_has_a_type_a_meaning_and_a_voucher(name):
 
 
 def test_fields_are_told_apart_by_who_vouches():
-    who = {field.strip("`"): who for field, _, _, who in WRITER.rows(FILES["episodes"])}
+    who = {field.strip("`"): who for field, _, _, who in data_dictionary.rows(FILES["episodes"])}
     assert (who["rewards"], who["prompt_tokens"]) == ("recomputed", "stated")
-    who = {field.strip("`"): who for field, _, _, who in WRITER.rows(FILES["run"])}
+    who = {field.strip("`"): who for field, _, _, who in data_dictionary.rows(FILES["run"])}
     assert (who["suite.seed"], who["agent.model.base_model"], who["provenance[].date"]) == (
         "recomputed",
         "stated",
         "stated",
     )
-    who = {field.strip("`"): who for field, _, _, who in WRITER.rows(FILES["transcripts"])}
-    assert who["steps[].tokens.logprobs"] == WRITER.MODEL
-    assert who["steps[].action"] == WRITER.CHECKED
+    who = {field.strip("`"): who for field, _, _, who in data_dictionary.rows(FILES["transcripts"])}
+    assert who["steps[].tokens.logprobs"] == data_dictionary.MODEL
+    assert who["steps[].action"] == data_dictionary.CHECKED
 
 
 def valid(name, text):

@@ -22,27 +22,9 @@ from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import KEY, ChatServer, serving
 from tests.evaluation.judged import REFERENCE
+from tests.suite_texts import ORACLE, RANDOM, env_table, suite_text, write_suite
 
-SUITE = """\
-name = "asked"
-version = "1"
-seed = 3
-attempts = {attempts}
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 10
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text("asked", env_table("tests/Corridor-v0", 10), seed=3, attempts=1)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +35,7 @@ def server() -> Iterator[ChatServer]:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    path = tmp_path / "suites" / "asked.toml"
-    path.parent.mkdir()
-    path.write_text(SUITE.format(attempts=1))
-    return path
+    return write_suite(tmp_path, SUITE)
 
 
 Play = Callable[..., Path]
@@ -163,40 +142,19 @@ def test_a_refused_key_stops_in_one_line(suite: Path, tmp_path: Path, capsys, mo
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
 
 
-HARD = """\
-name = "hard"
-version = "1"
-seed = 3
-attempts = 2
+def hard(url: str) -> str:
+    """Return a suite whose agent asks an endpoint, as does a judge."""
+    judge = {"endpoint": url, "model": "judge", "temperature": 0.7}
+    asker = {"endpoint": url, "model": "tiny", "temperature": 0.6}
+    return suite_text(
+        "hard",
+        env_table("tests/Corridor-v0", 6),
+        env_table(REFERENCE, 6, label="Speech", metric="score", bounds=[0.0, 100.0], kwargs={"judge": judge}),
+        agents=(RANDOM, ORACLE, {"name": "asker", "kind": "reflexion", "options": asker}),
+        seed=3,
+        attempts=2,
+    )
 
-[[env]]
-id = "tests/Corridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 6
-
-[[env]]
-id = "{reference}"
-label = "Speech"
-split = "test"
-tasks = 6
-metric = "score"
-bounds = [0.0, 100.0]
-kwargs = {{ judge = {{ endpoint = "{url}", model = "judge", temperature = 0.7 }} }}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "asker"
-kind = "reflexion"
-options = {{ endpoint = "{url}", model = "tiny", temperature = 0.6 }}
-"""
 
 SUBPROCESS = """\
 import sys
@@ -232,7 +190,7 @@ def test_killed_at_random_points_and_resumed_the_result_is_the_same(kills: int, 
     rng = random.Random(7)
     with serving(delay=0.01) as server:
         suite = tmp_path / "hard.toml"
-        suite.write_text(HARD.format(url=server.url, reference=REFERENCE))
+        suite.write_text(hard(server.url))
         whole = start(suite, tmp_path / "whole")
         started = time.monotonic()
         ended(whole)

@@ -32,39 +32,18 @@ from agentgym.evaluation.verify.packed import pack_run
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.making import board_below, write_complete
+from tests.suite_texts import ORACLE, RANDOM, RULES, env_table, suite_text
 
-MINI = """\
-name = "mini"
-version = "1"
-seed = 11
-attempts = 2
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 8
-
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "Sokoban"
-split = "test"
-tasks = 6
-measures = ["spl", "won_15"]
-kwargs = { max_optimal = 6, max_steps = 15 }
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "rules"
-kind = "rules"
-"""
+MINI = suite_text(
+    "mini",
+    env_table("agentgym/EZPoints-v0", 8),
+    env_table(
+        "agentgym/Sokoban-v0", 6, measures=["spl", "won_15"], kwargs={"max_optimal": 6, "max_steps": 15}
+    ),
+    agents=(RANDOM, ORACLE, RULES),
+    seed=11,
+    attempts=2,
+)
 
 PLAYER = SuiteAgent("player", "scripted", {"path": "moves.jsonl"})
 """Stands for a model: nothing makes it play again."""

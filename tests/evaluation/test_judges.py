@@ -29,30 +29,7 @@ from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import ChatServer, serving
 from tests.evaluation.judged import REFERENCE, Rater
-
-SUITE = """\
-name = "{name}"
-version = "1"
-seed = 3
-
-[[env]]
-id = "{reference}"
-label = "Speech"
-split = "test"
-tasks = 12
-metric = "score"
-bounds = [0.0, 100.0]
-measures = ["weight"]
-kwargs = {{ judge = {{ endpoint = "{url}", model = "{model}", temperature = {temperature} }} }}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "random-strings"
-"""
+from tests.suite_texts import RANDOM, env_table, suite_text, write_suite
 
 
 @pytest.fixture(scope="module")
@@ -78,13 +55,16 @@ def play(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         probe: bool = False,
         scale: str | None = None,
     ) -> Path:
-        path = tmp_path / model / "suites" / f"{name}.toml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        options = {"reference": REFERENCE, "url": server.url, "model": model, "temperature": temperature}
-        text = SUITE.format(name=name, **options)
-        if scale is not None:
-            text = text.replace("seed = 3", f'seed = 3\nfloor = "{scale}"\noracle = "{scale}"')
-        path.write_text(text)
+        judge = {"endpoint": server.url, "model": model, "temperature": temperature}
+        bounded = {"metric": "score", "bounds": [0.0, 100.0], "measures": ["weight"]}
+        text = suite_text(
+            name,
+            env_table(REFERENCE, 12, label="Speech", **bounded, kwargs={"judge": judge}),
+            agents=(RANDOM, {"name": "oracle", "kind": "random-strings"}),
+            seed=3,
+            **({} if scale is None else {"floor": scale, "oracle": scale}),
+        )
+        path = write_suite(tmp_path / model, text)
         settings = EndpointSettings(probe=probe)
         (folder,) = run_bench(path, tmp_path / model / "results", agents=["random"], endpoints=settings)
         return folder

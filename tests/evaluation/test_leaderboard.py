@@ -24,17 +24,24 @@ from agentgym.evaluation.board.boards import Comparison, _detectable, make_board
 from agentgym.evaluation.board.exports import latex
 from agentgym.evaluation.board.leaderboard import build_leaderboard, read_published
 from agentgym.evaluation.board.published import Published
-from agentgym.evaluation.board.scoring import EnvEpisodes, mean_over_seeds
-from agentgym.evaluation.board.statistics import Estimate, mean_score, wilson
+from agentgym.evaluation.board.scoring import EnvEpisodes
+from agentgym.evaluation.board.statistics import Estimate, mean_score
 from agentgym.evaluation.board.tables import environment_cells, markdown, score_cell
-from agentgym.evaluation.log.results import EPISODES_FILE, EvalLog, EvalSample, Excluded, reopened
+from agentgym.evaluation.log.results import EPISODES_FILE, Excluded, reopened
 from agentgym.evaluation.log.runfiles import read_episodes, read_run, write_run
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites import suite_file
-from agentgym.evaluation.suites.suite import SuiteAgent, SuiteEnv, load_suite
+from agentgym.evaluation.suites.suite import SuiteEnv, load_suite
 from agentgym.evaluation.verify.submissions import verify_below
 from tests.evaluation.conftest import SUITE
-from tests.evaluation.making import believed, believed_board, board_below, write_complete
+from tests.evaluation.making import (
+    add_run,
+    believed,
+    believed_board,
+    board_below,
+    folder_of,
+    mixed,
+)
 
 
 @pytest.fixture
@@ -46,21 +53,6 @@ def results(finished: Path, tmp_path: Path) -> Path:
 def squeezed(page: str) -> str:
     """Return a page without the spaces that align its tables."""
     return re.sub(" +", " ", page)
-
-
-def folder_of(results: Path, name: str) -> Path:
-    (folder,) = results.glob(f"small/{name}-*")
-    return folder
-
-
-def add_run(results: Path, source: str, name: str, model: Model, episodes: list[EvalSample]) -> EvalLog:
-    """Add a finished run of another agent, which does not play again, with the given episodes."""
-    run = read_run(folder_of(results, source))
-    run = replace(run, agent=SuiteAgent(name, "scripted", {"path": "actions.jsonl"}, model=model))
-    run = replace(run, request_id=sha256_json(run.request))
-    folder = results / "small" / run.folder_name
-    folder.mkdir()
-    return write_complete(folder, run, episodes)
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -116,15 +108,6 @@ def test_a_score_is_shown_with_its_interval_and_an_environment_not_played_as_a_d
     ):
         env: Any = SimpleNamespace(env=SimpleNamespace(label=label, metric=metric, bounds=bounds))
         assert str(score_cell(row, env)) == cell
-
-
-def mixed(results: Path, share: float, seed: int = 0) -> list[EvalSample]:
-    """Take each task's episodes from the oracle with the given probability, else from the random agent."""
-    rng = np.random.default_rng(seed)
-    oracle = {e.key: e for e in read_episodes(folder_of(results, "oracle"))}
-    random = {e.key: e for e in read_episodes(folder_of(results, "random"))}
-    better = {key[:2]: rng.random() < share for key in sorted(oracle)}
-    return [(oracle if better[key[:2]] else random)[key] for key in oracle]
 
 
 def test_floor_and_oracle_define_the_scale(results: Path) -> None:
@@ -257,13 +240,36 @@ def test_training_seeds_make_one_row(results: Path) -> None:
     board = believed_board(results)
     row = next(row for row in board.rows if row.name == "trained")
     assert (row.seeds, len(row.runs)) == (3, 3)
-    assert row.envs["Corridor"].score.method == "bootstrap"
+    assert row.envs["Corridor"].score.method == "runs"
     assert row.aggregate is not None
-    assert row.aggregate.mean.method == "bootstrap"
+    assert row.aggregate.mean.method == "runs"
+    assert row.rank is None
     page = markdown([board], Published())
-    assert "`trained`: 3 training seeds" in page
-    assert "`once`: one training seed, so no training variance" in page
+    assert "`trained`: 3 training seeds; its intervals are over runs." in page  # it has no rank
+    assert "`once`: one training seed, so its intervals and rank are of this checkpoint" in page
+    untold = "".join(line for line in page.splitlines() if line.startswith("- Cannot be told with"))
+    assert all(f"`{other}`" in untold for other in ("oracle", "random", "once"))
     assert "| GRPO | tiny | 3 |" in squeezed(page)
+
+
+def test_rows_of_several_runs_are_ranked_by_permuting_runs(results: Path) -> None:
+    for seed in range(5):
+        for name, share in (("good", 0.9), ("poor", 0.2)):
+            model = Model(algorithm=name, training_seed=seed, weights_sha256=sha256_json([name, seed]))
+            add_run(results, "oracle", name, model, mixed(results, share, seed=seed + 10 * (name == "poor")))
+    board = believed_board(results)
+    (pair,) = (pair for pair in board.comparisons if {pair.first, pair.second} == {"good", "poor"})
+    assert pair.p == 2 / 252
+    # one of two pairs that can be told, the other that of floor and oracle
+    told = {frozenset((pair.first, pair.second)) for pair in board.comparisons if pair.p_holm < 1.0}
+    assert told == {frozenset(("good", "poor")), frozenset(("oracle", "random"))}
+    assert pair.p_holm in (pair.p, 2 * pair.p)
+    assert {row.name: row.rank for row in board.rows} == {"good": 1, "oracle": 1, "poor": 2, "random": 2}
+    page = markdown([board], Published())
+    assert "- Cannot be told with 5 and 1 runs:" in page or "- Cannot be told with 1 and 5 runs:" in page
+    found = re.search(r"found with probability 0\.8.*: \(`good`, `poor`\) (0\.\d+)\.", page)
+    assert found is not None
+    assert 0.0 < float(found[1]) < abs(pair.difference)
 
 
 def test_a_copy_of_a_run_is_no_further_training_seed(results: Path) -> None:
@@ -376,7 +382,7 @@ def test_latex_escapes_and_shades(results: Path) -> None:
 def test_no_name_breaks_a_table(results: Path) -> None:
     board = believed(results)[0]
     row = replace(board.rows[0], name="a|b\n<script>", role="agent")
-    page = markdown([replace(board, rows=(row, board.rows[1]))], Published())
+    page = markdown([replace(board, rows=(row, board.rows[1]), comparisons=())], Published())
     assert "a\\|b &lt;script>" in page
     assert "<script>" not in page
 
@@ -476,14 +482,6 @@ def test_incomplete_episodes_cannot_be_arranged(results: Path) -> None:
     assert EnvEpisodes(env, 2, [episodes]).scores.shape == (1, 12, 2)
     with pytest.raises(ValueError, match="23 episodes are not 12 x 2"):
         EnvEpisodes(env, 2, [episodes[:-1]])
-
-
-def test_several_seeds_without_variance_keep_an_interval() -> None:
-    rng = np.random.default_rng(0)
-    assert mean_over_seeds(np.ones((3, 20, 2)), (0.0, 1.0), rng) == wilson(1.0, 20)
-    estimate = mean_over_seeds(rng.integers(0, 2, (3, 50, 2)).astype(float), (0.0, 1.0), rng)
-    assert estimate.method == "bootstrap"
-    assert estimate.low < estimate.value < estimate.high
 
 
 def test_a_picture_of_a_training_run_is_shown_with_its_policy(results: Path, tmp_path: Path) -> None:

@@ -26,46 +26,28 @@ from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from agentgym.vector.core import AgentVectorEnv
 from tests.evaluation.making import write_complete
+from tests.suite_texts import ORACLE, RANDOM, env_table, suite_text, write_suite
 
 HERE = "tests.evaluation.test_measures"
 
-SUITE = f"""\
-name = "measured"
-version = "1"
-seed = 3
-attempts = 2
-
-[[env]]
-id = "tests/MeasuredCorridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 10
-measures = ["left", "moves", "near", "slips"]
-kwargs = {{ max_steps = 60 }}
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Ice"
-split = "test"
-tasks = 4
-kwargs = {{ slip = 0.6 }}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "quitter"
-kind = "{HERE}:make_quitter"
-
-[[agent]]
-name = "nearly"
-kind = "{HERE}:make_nearly"
-"""
+SUITE = suite_text(
+    "measured",
+    env_table(
+        "tests/MeasuredCorridor-v0",
+        10,
+        label="Corridor",
+        measures=["left", "moves", "near", "slips"],
+        kwargs={"max_steps": 60},
+    ),
+    env_table("tests/Corridor-v0", 4, label="Ice", kwargs={"slip": 0.6}),
+    agents=(
+        RANDOM,
+        ORACLE,
+        *({"name": name, "kind": f"{HERE}:make_{name}"} for name in ("quitter", "nearly")),
+    ),
+    seed=3,
+    attempts=2,
+)
 
 
 class Quitter:
@@ -97,9 +79,7 @@ def make_nearly(envs: AgentVectorEnv) -> Policy:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the suite's file and its results."""
     root = tmp_path_factory.mktemp("measured")
-    (root / "suites").mkdir()
-    (root / "suites" / "measured.toml").write_text(SUITE)
-    run_bench(root / "suites" / "measured.toml", root / "results", num_envs=7)
+    run_bench(write_suite(root, SUITE), root / "results", num_envs=7)
     return root
 
 

@@ -28,10 +28,10 @@ from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_model
 from agentgym.evaluation.verify.verification import verify_run
+from agentgym.inference.models.tiny import CHAT_TEMPLATE
+from agentgym.inference.policy.saved import weights_sha256
 from agentgym.prompts.contexts import Context
 from agentgym.prompts.settings import Prompting
-from agentgym.training.models.tiny import CHAT_TEMPLATE
-from agentgym.training.policy.saved import weights_sha256
 from tests.evaluation import model_runs
 from tests.evaluation.model_runs import ALL, CONSTRAINED, FREE, SUITE, TOKENIZER, Played, bench, save
 from tests.waiting import wait_until

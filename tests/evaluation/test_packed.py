@@ -21,7 +21,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> _Shown:
     monkeypatch.setattr(
         "agentgym.evaluation.verify.packed.load_reference", lambda *_, **__: lambda game: iter(HIDDEN)
     )
-    shown = _Shown(SimpleNamespace(suite_spec=SimpleNamespace(untold="tests:titles")))
+    shown = _Shown(SimpleNamespace(suite_spec=SimpleNamespace(oracle_only="tests:titles")))
     for observation in (FIRST, {"text": SECOND, "turn": 1}):
         replay = SimpleNamespace(observation=observation, info={"admissible_actions": ADMISSIBLE})
         assert shown.add(replay) == ADMISSIBLE
@@ -51,7 +51,7 @@ def test_typed_text_is_written_as_the_longest_passages(shown: _Shown, action: st
 @given(st.text(st.sampled_from("the red house[1]?\n Q"), max_size=40))
 @example(FIRST + SECOND)
 def test_any_text_comes_out_again(action: str) -> None:
-    shown = _Shown(SimpleNamespace(suite_spec=SimpleNamespace(untold=None)))
+    shown = _Shown(SimpleNamespace(suite_spec=SimpleNamespace(oracle_only=None)))
     shown.add(SimpleNamespace(observation=f"{FIRST}{SECOND}", info={"admissible_actions": ()}))
     pieces = shown.pieces(action)
     assert shown.text(pieces, (), MAX_TYPED) == action

@@ -15,7 +15,7 @@ from agentgym.evaluation.verify import packed as packing
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.model_check import ModelSample, check_model
 from agentgym.evaluation.verify.packed import PackedHeader, pack_run, read_packed, redistributable
-from agentgym.evaluation.verify.verification import verify
+from agentgym.evaluation.verify.verification import Verification
 from agentgym.registration import ENVIRONMENTS
 from tests.evaluation.corridor import ENV_ID
 from tests.evaluation.model_runs import ALL, CONSTRAINED, Played, bench
@@ -53,7 +53,7 @@ def test_transcripts_come_out_byte_for_byte_and_are_verified(played: Played, tmp
     assert (run.folder / TRANSCRIPTS_FILE).read_bytes() == (played.folder / TRANSCRIPTS_FILE).read_bytes()
     assert run.transcripts() == open_run(played.folder).transcripts()
     assert all(step.response for record in run.transcripts().values() for step in record.steps)
-    verdict = verify(run)
+    verdict = Verification(run).verdict
     assert (verdict.ok, verdict.badge) == (True, "replayed")
     assert check_model(run, ModelSample(played.model, ALL, 0)).ok
     assert pack_run(open_run(played.folder), tmp_path / "again").read_bytes() == path.read_bytes()
@@ -67,7 +67,7 @@ def test_those_of_other_tasks_stay_behind_and_are_refused(
     assert (header_of(path).schema, header_of(path).transcripts) == (1, ())
     assert b'transcripts":[' not in lzma.decompress(path.read_bytes())
     run = open_run(path, {"few": played.suite})
-    assert (run.has_transcripts, verify(run).ok) == (False, True)
+    assert (run.has_transcripts, Verification(run).verdict.ok) == (False, True)
     with monkeypatch.context() as built_in:
         built_in.setattr(packing, "redistributable", lambda env: True)
         full = pack_run(open_run(played.folder), tmp_path / "full")

@@ -27,31 +27,7 @@ from agentgym.evaluation.verify.submissions import Submission, verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.asking import REFERENCE, Scale
 from tests.evaluation.making import write_complete
-
-SUITE = """\
-name = "weighing"
-version = "1"
-seed = 3
-attempts = {attempts}
-floor = "random"
-oracle = "heavy"
-
-[[env]]
-id = "{reference}"
-label = "Weigh"
-split = "test"
-tasks = 5
-kwargs = {{ standing = "{standing}", sampled = {sampled} }}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "heavy"
-kind = "scripted"
-options = {{ path = "{moves}" }}
-"""
+from tests.suite_texts import RANDOM, env_table, suite_text, write_suite
 
 
 @pytest.fixture(autouse=True)
@@ -67,19 +43,17 @@ def bench(tmp_path):
     """Play the suite with the random agent; returns the run's folder."""
 
     def play(standing="recomputable", *, sampled=False, attempts=1, num_envs=64):
-        suites = tmp_path / "suites"
-        suites.mkdir(exist_ok=True)
-        text = SUITE.format(
-            reference=REFERENCE,
-            standing=standing,
-            sampled=str(sampled).lower(),
+        kwargs, moves = {"standing": standing, "sampled": sampled}, str(tmp_path / "moves.jsonl")
+        text = suite_text(
+            "weighing",
+            env_table(REFERENCE, 5, label="Weigh", kwargs=kwargs),
+            agents=(RANDOM, {"name": "heavy", "kind": "scripted", "options": {"path": moves}}),
+            seed=3,
             attempts=attempts,
-            moves=tmp_path / "moves.jsonl",
+            oracle="heavy",
         )
-        (suites / "weighing.toml").write_text(text)
-        (folder,) = run_bench(
-            suites / "weighing.toml", tmp_path / "results", agents=["random"], num_envs=num_envs
-        )
+        suite = write_suite(tmp_path, text)
+        (folder,) = run_bench(suite, tmp_path / "results", agents=["random"], num_envs=num_envs)
         return folder
 
     return play
@@ -119,12 +93,12 @@ def test_answers_are_recorded_once_and_replayed_without_asking(bench, scale):
     "make", [lambda book: RecordingAnswers(book, "w", book.add), lambda book: ReplayedAnswers(book, "w")]
 )
 def test_what_is_exact_is_computed_each_time_and_never_recorded(make):
-    book, answerer = RecordedAnswers(), Scale("exact", sampled=False)
+    book, backend = RecordedAnswers(), Scale("exact", sampled=False)
     source = make(book)
     asked = [QueryContext("iron", "t", 0, turn, 0) for turn in range(3)]
-    assert source.find(answerer, asked) == [UNKNOWN] * 3
-    assert source.find(answerer, []) == []
-    assert source.keep(answerer, asked, [1, 2, 3]) == [1, 2, 3]
+    assert source.find(backend, asked) == [UNKNOWN] * 3
+    assert source.find(backend, []) == []
+    assert source.keep(backend, asked, [1, 2, 3]) == [1, 2, 3]
     assert len(book) == 0
 
 

@@ -9,7 +9,7 @@ from agentgym.evaluation.log.recordings import SCALE, Recording
 from agentgym.evaluation.suites.suite import AgentCard, Suite, SuiteAgent, SuiteEnv, load_suite
 from agentgym.evaluation.suites.suite_text import suite_text
 from agentgym.evaluation.verify.verification import verify_run
-from agentgym.serving.session import PlaySession, SharedEnv
+from agentgym.serving.play_session import PlaySession, SharedEnv
 from tests.evaluation.asking import REFERENCE, WeighEnv
 
 HARD = 'a"b\\c\nd\te\x7f\u2028\U0001f600 é'

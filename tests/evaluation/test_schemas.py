@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_schema_changes_with_its_version_only():
-    """Where this fails, raise `SCHEMA` and run `python docs/data_dictionary.py`; old schemas stay."""
+    """Where this fails, raise `SCHEMA` and run `python -m tools.data_dictionary`; old schemas stay."""
     path = ROOT / "docs" / "schemas" / f"leaderboard-{SCHEMA}.json"
     assert json.loads(path.read_text()) == schema()
     jsonschema.Draft202012Validator.check_schema(schema())

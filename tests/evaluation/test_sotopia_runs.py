@@ -23,32 +23,7 @@ from agentgym.evaluation.verify.rejudging import judge_again
 from agentgym.evaluation.verify.submissions import Unranked, verify_below
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.chat_server import ChatServer, serving
-
-SUITE = """\
-name = "talks"
-version = "1"
-seed = 3
-floor = ""
-oracle = ""
-
-[[env]]
-id = "agentgym/Sotopia-v0"
-label = "talk"
-split = "test"
-tasks = 6
-metric = "score"
-bounds = [0.0, 10.0]
-measures = ["goal", "overall", "partner_goal"]
-
-[env.kwargs]
-partner = {{ endpoint = "{url}", model = "tiny", temperature = 0.7 }}
-judge = {{ endpoint = "{url}", model = "critic" }}
-
-[[agent]]
-name = "asker"
-kind = "react"
-options = {{ endpoint = "{url}", model = "tiny" }}
-"""
+from tests.suite_texts import env_table, suite_text, write_suite
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +42,18 @@ def play(root: Path) -> Path:
 def root(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with the suite."""
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "suites").mkdir()
-    (tmp_path / "suites" / "talks.toml").write_text(SUITE.format(url=server.url))
+    tiny, critic = ({"endpoint": server.url, "model": name} for name in ("tiny", "critic"))
+    bounded = {"metric": "score", "bounds": [0.0, 10.0], "measures": ["goal", "overall", "partner_goal"]}
+    kwargs = {"partner": tiny | {"temperature": 0.7}, "judge": critic}
+    text = suite_text(
+        "talks",
+        env_table("agentgym/Sotopia-v0", 6, label="talk", **bounded, kwargs=kwargs),
+        agents=({"name": "asker", "kind": "react", "options": tiny},),
+        seed=3,
+        floor="",
+        oracle="",
+    )
+    write_suite(tmp_path, text)
     return tmp_path
 
 

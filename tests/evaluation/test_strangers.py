@@ -17,43 +17,22 @@ from agentgym.evaluation.verify.box import LimitError, Limits, boxed
 from agentgym.evaluation.verify.submissions import Submission, Unranked, verify_below
 from agentgym.site.build import build_site
 from tests.evaluation.making import write_complete
+from tests.suite_texts import env_table, suite_text, write_suite
 
 FEW = Limits(memory=1.0, processor=20.0, wall=240.0, files=64)
 
-SUITE = """\
-name = "own"
-version = "1"
-seed = 7
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 2
-
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "Sokoban"
-split = "test"
-tasks = 1
-kwargs = { dataset = "builtin" }
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text(
+    "own",
+    env_table("agentgym/EZPoints-v0", 2),
+    env_table("agentgym/Sokoban-v0", 1, kwargs={"dataset": "builtin"}),
+    seed=7,
+)
 
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Return a folder of a stranger, with an honest suite and its runs."""
-    (tmp_path / "suites").mkdir()
-    (tmp_path / "suites" / "own.toml").write_text(SUITE)
-    run_bench(tmp_path / "suites" / "own.toml", tmp_path / "results")
+    run_bench(write_suite(tmp_path, SUITE), tmp_path / "results")
     return tmp_path / "results"
 
 

@@ -10,7 +10,7 @@ import pytest
 from agentgym.endpoint import EndpointSpec
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.endpoint_runs import NamedEndpoint, named_endpoints
-from agentgym.evaluation.play.estimate import AskedTokens, _extrapolated, estimate_suite
+from agentgym.evaluation.play.estimate import RequestTokens, _extrapolated, estimate_suite
 from agentgym.evaluation.suites.suite import Suite, SuiteAgent, SuiteEnv, load_suite
 from agentgym.io.records import parse
 
@@ -206,12 +206,12 @@ def test_an_estimate_of_some_episodes_is_extended_to_all() -> None:
     calls = [(100, 50, 10), (100, 50, 10), (200, 60, 20), (300, 50, 5)]
     env, named = SuiteEnv("agentgym/EZPoints-v0", "Cards", "test", 10), NamedEndpoint(SPEC, ("agent",))
     found = _extrapolated(SuiteAgent("a", "react"), env, named, calls, (1, 3), 5, 10)
-    assert found.likely == AskedTokens(20, 3_500, 225)
+    assert found.likely == RequestTokens(20, 3_500, 225)
     # a step asks once: six more an episode pair, with prompts of 300 tokens that grow by 100 a step
-    assert found.most == AskedTokens(50, 5 * (700 + 6 * 400), 5 * 10 * 60)
+    assert found.most == RequestTokens(50, 5 * (700 + 6 * 400), 5 * 10 * 60)
     assert (found.env, found.url, found.episodes) == ("Cards", SPEC.url, 10)
     nothing = _extrapolated(SuiteAgent("a", "react"), env, named, [], (), 5, 10)
-    assert nothing.likely == nothing.most == AskedTokens()
+    assert nothing.likely == nothing.most == RequestTokens()
 
 
 def test_the_official_sotopia_suite_pins_one_model() -> None:

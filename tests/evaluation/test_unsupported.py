@@ -18,47 +18,22 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.verification import verify_run
 from tests.evaluation.making import board_below, write_complete
+from tests.suite_texts import ORACLE, RANDOM, RULES, env_table, suite_text, write_suite
 
-SUITE = """\
-name = "mixed"
-version = "1"
-seed = 7
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 9
-by_type = true
-
-[[env]]
-id = "tests/Corridor-v0"
-label = "Corridor"
-split = "test"
-tasks = 6
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "rules"
-kind = "rules"
-"""
+SUITE = suite_text(
+    "mixed",
+    env_table("agentgym/EZPoints-v0", 9, by_type=True),
+    env_table("tests/Corridor-v0", 6),
+    agents=(RANDOM, ORACLE, RULES),
+    seed=7,
+)
 
 REASON = "the suite 'corridor' has no rules: name them in its SuiteSpec, or use the agent 'random'"
 
 
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    path = tmp_path / "suites" / "mixed.toml"
-    path.parent.mkdir()
-    path.write_text(SUITE)
-    return path
+    return write_suite(tmp_path, SUITE)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from agentgym.evaluation.verify.packed import pack_run
 from agentgym.io.optional import import_named, load_reference, only_trusted
 from agentgym.registration import open_env
 from tests.evaluation.making import write_complete
+from tests.suite_texts import env_table, suite_text, write_suite
 
 ROOT = str(Path(__file__).parents[2])
 
@@ -26,33 +27,13 @@ from pathlib import Path
 Path(__file__).with_name("IMPORTED").touch()
 """
 
-SUITE = """\
-name = "theirs"
-version = "1"
-seed = 1
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 2
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text("theirs", env_table("agentgym/EZPoints-v0", 2), seed=1)
 
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Path:
     """Return a folder with runs whose files name ``evil``, which lies beside each and in the folder."""
-    suite = tmp_path / "suites" / "theirs.toml"
-    suite.parent.mkdir()
-    suite.write_text(SUITE)
+    suite = write_suite(tmp_path, SUITE)
     folders = run_bench(suite, tmp_path / "results")
     for number, folder in enumerate(folders):
         run, episodes = read_run(folder), read_episodes(folder)

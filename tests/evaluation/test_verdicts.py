@@ -10,43 +10,25 @@ import pytest
 from agentgym.cli import main
 from agentgym.evaluation.log.results import EPISODES_FILE, VERIFY_FILE
 from agentgym.evaluation.play.bench import run_bench
+from agentgym.evaluation.verify import verdicts
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
-from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict
+from agentgym.evaluation.verify.verdicts import StoredVerdict, Verdict
 from agentgym.evaluation.verify.verification import verify_run
+from tests.suite_texts import RANDOM, env_table, suite_text, write_suite
 
-CARDS = """\
-name = "cards"
-version = "1"
-seed = 7
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 3
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+CARDS = suite_text("cards", env_table("agentgym/EZPoints-v0", 3), seed=7)
 
 
 def found(folder: Path) -> Verdict | None:
-    return cached_verdict(open_run(folder))
+    return StoredVerdict(open_run(folder)).read()
 
 
 @pytest.fixture
 def cards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run's folder; nothing has been verified on this machine."""
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "suites" / "cards.toml"
-    path.parent.mkdir()
-    path.write_text(CARDS)
+    path = write_suite(tmp_path, CARDS)
     (folder,) = run_bench(path, tmp_path / "results", agents=["oracle"])
     return folder
 
@@ -59,7 +41,7 @@ def test_a_verdict_ends_with_the_files_the_suite_and_the_code(
     verdict = verify_run(folder)
     assert found(folder) == verdict
     run = open_run(folder)
-    assert cached_verdict(run.against(replace(run.suite, version="2"))) is None
+    assert StoredVerdict(run.against(replace(run.suite, version="2"))).read() is None
     with monkeypatch.context() as patch:
         patch.setattr("agentgym.evaluation.verify.verdicts.suite_code_sha256", lambda *_: "0" * 64)
         assert found(folder) is None
@@ -68,24 +50,25 @@ def test_a_verdict_ends_with_the_files_the_suite_and_the_code(
     assert found(folder) is None
 
 
-LEVELS = """\
-name = "levels"
-version = "1"
-seed = 7
-floor = ""
-oracle = ""
+def test_what_a_verdict_depends_on_is_computed_once(cards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = []
+    for name in ("_data_state", "suite_code_sha256"):
+        real = getattr(verdicts, name)
+        monkeypatch.setattr(
+            verdicts, name, lambda *of, name=name, real=real: computed.append(name) or real(*of)
+        )
+    assert verify_run(cards).ok
+    assert sorted(computed) == ["_data_state", "suite_code_sha256"]
 
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "Sokoban"
-split = "test"
-tasks = 1
-kwargs = { max_optimal = 4, max_steps = 2 }
 
-[[agent]]
-name = "random"
-kind = "random"
-"""
+LEVELS = suite_text(
+    "levels",
+    env_table("agentgym/Sokoban-v0", 1, kwargs={"max_optimal": 4, "max_steps": 2}),
+    agents=(RANDOM,),
+    seed=7,
+    floor="",
+    oracle="",
+)
 
 
 def test_a_verdict_ends_with_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +77,7 @@ def test_a_verdict_ends_with_the_data(tmp_path: Path, monkeypatch: pytest.Monkey
     data = tmp_path / "data" / "sokoban" / "medium" / "000.txt"
     data.parent.mkdir(parents=True)
     data.write_text("one")
-    (tmp_path / "suites").mkdir()
-    path = tmp_path / "suites" / "levels.toml"
-    path.write_text(LEVELS)
+    path = write_suite(tmp_path, LEVELS)
     (folder,) = run_bench(path, tmp_path / "results")
     verdict = verify_run(folder)
     assert found(folder) == verdict
@@ -109,7 +90,7 @@ def test_a_verdict_ends_with_the_data(tmp_path: Path, monkeypatch: pytest.Monkey
     run = open_run(folder)
     elsewhere = replace(run.suite.env[0], kwargs={"dataset": str(tmp_path)})
     verify_run(folder)
-    assert cached_verdict(run.against(replace(run.suite, env=(elsewhere,)))) is None
+    assert StoredVerdict(run.against(replace(run.suite, env=(elsewhere,)))).read() is None
 
 
 def test_a_verdict_that_comes_with_a_run_is_not_read(cards: Path, tmp_path: Path) -> None:

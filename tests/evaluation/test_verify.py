@@ -310,9 +310,8 @@ def genuine(folder: Path, task: int, seed: int, rollout: int) -> EvalSample:
     suite = load_suite(suite_file_of_run(folder, "small"))
     suite_task = open_suite_task(suite, suite.env[1], num_envs=1)
     policy = make_agent("oracle", suite_task.slots)
-    (record,) = play(
-        suite_task, "random", policy, [PlannedEpisode(suite_task.slots.tasks[task], seed, rollout)]
-    )
+    planned = PlannedEpisode(suite_task.env.label, suite_task.slots.tasks[task], seed, rollout)
+    (record,) = play(suite_task, "random", policy, [planned])
     return record
 
 

@@ -7,22 +7,16 @@ degenerate (a success rate of .20 gives 0, .80 gives 1).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from agentgym.core.arrays import Floats
-from agentgym.evaluation.board.statistics import (
-    RESAMPLES,
-    Estimate,
-    combine,
-    percentile_interval,
-    resampling_counts,
-)
+from agentgym.evaluation.board.statistics import Estimate, combine, over_runs
 
 PROFILE_AT = tuple(round(0.05 * i, 2) for i in range(21))
-"""Normalised scores at which performance profiles are read."""
+"""Normalised scores at which performance profiles are evaluated."""
 
 IQM_SEEDS = 3
 """Training seeds from which on an interquartile mean is shown; over fewer it cuts environments, not seeds."""
@@ -62,7 +56,7 @@ class Aggregate:
     """Interquartile mean: the mean without the lowest and highest quarter of the values; None below
     `IQM_SEEDS` training seeds."""
     optimality_gap: Estimate
-    """Mean shortfall below the oracle; scores above the oracle count as none."""
+    """Mean shortfall below the oracle; a score above the oracle counts as no shortfall."""
     profile: tuple[Estimate, ...]
     """Share of seed x environment means above each score of `PROFILE_AT`."""
 
@@ -78,8 +72,8 @@ def interquartile_mean(values: Floats, weights: Floats) -> Floats:
     order = np.argsort(values, axis=-1, kind="stable")
     upper = np.cumsum(weights[order], axis=-1)
     lower = upper - weights[order]
-    kept = np.clip(upper, 0.25, 0.75) - np.clip(lower, 0.25, 0.75)
-    middle = (np.take_along_axis(values, order, axis=-1) * kept).sum(axis=-1) / kept.sum(axis=-1)
+    inside = np.clip(upper, 0.25, 0.75) - np.clip(lower, 0.25, 0.75)
+    middle = (np.take_along_axis(values, order, axis=-1) * inside).sum(axis=-1) / inside.sum(axis=-1)
     return np.asarray(middle, dtype=np.float64)
 
 
@@ -90,30 +84,7 @@ def optimality_gap(values: Floats, weights: Floats) -> Floats:
 
 def share_above(values: Floats, at: float, weights: Floats) -> float:
     """Return the weighted share of float64[n] above a score: one point of a performance profile."""
-    return math.fsum(weights[values > at])  # a product of vectors is rounded otherwise on another processor
-
-
-def hierarchical_bootstrap(
-    scores: Sequence[Floats], rng: np.random.Generator, resamples: int = RESAMPLES
-) -> Floats:
-    """Resample training seeds and tasks together.
-
-    Each replicate draws seeds (the same draw for all environments: a seed is one trained model) and,
-    within each environment, tasks (the same draw for all seeds: they meet the same tasks).
-
-    ``scores``: one float64[S, T_e] of task means per environment, S seeds each. Returns float64[B, S, E]: the
-    resampled seed x environment means.
-    """
-    seeds = scores[0].shape[0]
-    drawn = rng.integers(seeds, size=(resamples, seeds))
-    means = np.empty((resamples, seeds, len(scores)))
-    for e, env_scores in enumerate(scores):
-        tasks = env_scores.shape[1]
-        for start in range(0, resamples, 1_000):  # bounds memory at 1,000 x tasks counts
-            rows = slice(start, min(start + 1_000, resamples))
-            counts = resampling_counts(tasks, rows.stop - start, rng)
-            means[rows, :, e] = np.take_along_axis(counts @ env_scores.T / tasks, drawn[rows], axis=1)
-    return means
+    return math.fsum(weights[values > at])  # a vector product is rounded differently on another processor
 
 
 def aggregate_one_seed(normalised: Sequence[Estimate], weights: Floats) -> Aggregate:
@@ -150,33 +121,32 @@ def aggregate_one_seed(normalised: Sequence[Estimate], weights: Floats) -> Aggre
 
 
 def aggregate_seeds(
-    scores: Sequence[Floats], scales: Sequence[Scale], weights: Floats, rng: np.random.Generator
+    scores: Sequence[Floats], scales: Sequence[Scale], bounds: Sequence[tuple[float, float]], weights: Floats
 ) -> Aggregate:
-    """Aggregate an agent trained with several seeds, by hierarchical bootstrap.
+    """Aggregate an agent trained with several seeds: its runs are the sample, tasks are crossed with them.
+
+    The mean's interval is that of `over_runs`. The IQM has the mean's variance, the gap its own between runs
+    and the mean's between tasks; a profile's shares vary between runs alone.
 
     ``scores``: one float64[S, T_e] of task means per environment; ``scales``: one usable scale per
-    environment; ``weights``: float64[E], how much each environment counts; adding up to 1.
+    environment; ``bounds``: least and greatest score of each; ``weights``: float64[E], how much each
+    environment counts; adding up to 1.
     """
     seeds = len(scores[0])
-    each = np.tile(weights / seeds, seeds)  # float64[S * E], seed by seed
-    observed = _normalise(np.stack([s.mean(axis=1) for s in scores], axis=-1), scales).ravel()
-    resampled = _normalise(hierarchical_bootstrap(scores, rng), scales).reshape(RESAMPLES, -1)
-
-    def estimate(statistic: Callable[[Floats, Floats], Floats]) -> Estimate:
-        return percentile_interval(float(statistic(observed, each)), statistic(resampled, each))
-
-    def profile_point(at: float) -> Estimate:
-        return percentile_interval(share_above(observed, at, each), (resampled > at) @ each)
-
+    normalised = [scale.normalise(env_scores) for scale, env_scores in zip(scales, scores, strict=True)]
+    means = np.stack([env_scores.mean(axis=1) for env_scores in normalised], axis=-1)  # [S, E]
+    blocks = [weight * env_scores for weight, env_scores in zip(weights, normalised, strict=True)]
+    ends = np.stack([scale.normalise(np.array(end)) for scale, end in zip(scales, bounds, strict=True)])
+    least, greatest = (weights @ ends).tolist()
+    middle = None
+    if seeds >= IQM_SEEDS:
+        whole, own = interquartile_mean(means.ravel(), np.tile(weights / seeds, seeds)), means @ weights
+        middle = over_runs(blocks, (float(ends.min()), float(ends.max())), whole + own - own.mean())
+    gaps = optimality_gap(means, weights)
+    shares = ([share_above(row, at, weights) for row in means] for at in PROFILE_AT)
     return Aggregate(
-        mean=estimate(lambda values, by: np.asarray(values @ by)),
-        iqm=estimate(interquartile_mean) if seeds >= IQM_SEEDS else None,
-        optimality_gap=estimate(optimality_gap),
-        profile=tuple(profile_point(at) for at in PROFILE_AT),
+        mean=over_runs(blocks, (least, greatest)),
+        iqm=middle,
+        optimality_gap=over_runs(blocks, (0.0, float(optimality_gap(ends[:, 0], weights))), gaps),
+        profile=tuple(over_runs([], (0.0, 1.0), np.array(share)) for share in shares),
     )
-
-
-def _normalise(means: Floats, scales: Sequence[Scale]) -> Floats:
-    """Normalise float64[..., E], each environment on its own scale."""
-    columns = [scale.normalise(means[..., e]) for e, scale in enumerate(scales)]
-    return np.stack(columns, axis=-1)

@@ -19,8 +19,10 @@ from agentgym.evaluation.board.aggregates import Aggregate, Scale, aggregate_one
 from agentgym.evaluation.board.scoring import EnvEpisodes, EnvResult
 from agentgym.evaluation.board.statistics import (
     CONFIDENCE,
+    can_be_told,
     holm,
     minimum_detectable_difference,
+    permuted_p,
     ranks,
     sign_flip_p,
 )
@@ -39,9 +41,10 @@ from agentgym.evaluation.verify.claims import (
 )
 from agentgym.evaluation.verify.submissions import Submission, Unranked, not_built
 from agentgym.evaluation.verify.verdicts import BADGES, Badge, Role
+from agentgym.io.hub import without_places
 
 RESAMPLING_SEED = 0
-"""Seeds every bootstrap and permutation test, so that a page follows from the results alone."""
+"""Seed of every bootstrap and permutation test, so that a page depends on the results alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,65 +54,65 @@ class Row:
     name: str
     role: Role
     agent: SuiteAgent
-    """The first run's."""
+    """Agent of the first run."""
     runs: tuple[str, ...]
-    """Request ids."""
+    """Request ids of the runs."""
     results: tuple[str, ...]
     """Result ids of the same runs."""
     seeds: int
-    """Training seeds; 0 for agents without training."""
+    """Number of training seeds; 0 for agents without training."""
     badge: Badge
-    """The least of its runs'."""
+    """Lowest badge of its runs."""
     answers: AnswerCheck | None
-    """What was found of recorded answers; None where its runs rest on none."""
+    """Check of its runs' recorded answers; None where they have none."""
     date: str
     """Day of its latest run."""
     versions: tuple[str, ...]
-    """Versions of this package that played."""
+    """Package versions with which its runs were played."""
     envs: Mapping[str, EnvResult]
-    """By label, of the environments that the agent plays."""
+    """Results by label, in the environments that the agent plays."""
     left_out: tuple[Excluded, ...]
-    """The board's other environments."""
+    """Other environments of the board, each with the reason."""
     aggregate: Aggregate | None
-    """Over the environments that can be normalised; None where there is none, or the agent does not play
-    all of the board's."""
+    """Aggregate over the environments that can be normalised; None without one, or where the agent does not
+    play all of the board's."""
     rank: int | None
-    """1 + number of rows significantly better; equal ranks are a tied set; None when unranked."""
+    """1 + number of rows significantly better; equal ranks are a tied set; None when unranked, also where too
+    few runs can tell it from no other row."""
     contested_by: tuple[str, ...] = ()
     """Result ids of other runs of the same agent and training seed, which have other episodes."""
     endpoints: tuple[RunEndpoint, ...] = ()
     """Models behind endpoints that its runs asked; stated by the submitter."""
     spread: JudgeSpread | None = None
-    """How far the judge's ratings of one transcript of its first run lie apart; None where nobody measured
-    it."""
+    """Spread of the judge's ratings of one transcript of its first run; None where it was not measured."""
     unreadable: tuple[UnreadableShare, ...] = ()
-    """What could not be read of the models that answered its runs' environments."""
+    """Shares of the answers to its runs' environments that could not be parsed."""
 
     def judge_deviations(self, label: str) -> Mapping[str, float]:
-        """Return the standard deviation of a judge's rating, by the name of what it moves."""
+        """Return the standard deviation of a judge's rating, by the score or measure that it changes."""
         judged = None if self.spread is None else self.spread.envs.get(label)
         return {} if judged is None else judged.deviations
 
     @property
     def earned(self) -> str:
-        """The badge, and what the row rests on."""
+        """Badge of the row, with its check of recorded answers."""
         answers = self.answers.badge if self.answers is not None else ""
         return self.badge + answers + ", contested" * bool(self.contested_by)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two rows, paired by task, on the normalised mean."""
+    """Two rows on the normalised mean: paired by task where each is one run, else by their runs' means."""
 
     first: str
     second: str
     difference: float
-    """First minus second."""
+    """Mean difference, first minus second."""
     standard_error: float
     p: float
-    """Two-sided sign-flip permutation test."""
+    """P value of the two-sided permutation test: of the signs of tasks, or of the runs."""
     p_holm: float
-    """Adjusted over all pairs of the board."""
+    """P value adjusted over all pairs of the board that can be told apart (Holm); 1 for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +121,14 @@ class Board:
 
     suite: EvalSpec
     suite_sha256: str
-    """`agentgym.evaluation.suites.suite.Suite.sha256` of the suite that the runs were verified against."""
+    """Digest of the suite that the runs were verified against, its `Suite.sha256`."""
     envs: tuple[RunEnv, ...]
     left_out: tuple[str, ...]
-    """Environments of the suite, by label, whose data neither the submitters nor the verifier have: then
-    nothing is ranked."""
+    """Environments of the suite, by label, whose data neither the submitters nor the verifier have: with any,
+    no row is ranked."""
     attested: tuple[str, ...]
-    """Environments, by label, whose episodes rest on attested answers: what an endpoint said, which nobody
-    can compute again. Such runs share no board with others."""
+    """Environments, by label, whose episodes rest on attested answers: an endpoint's, which nobody can
+    recompute. Such runs share no board with others."""
     families: Mapping[str, str]
     """Suite of environments of each environment, by label; each weighs the same in means."""
     columns: Mapping[str, tuple[Measure, ...]]
@@ -133,9 +136,9 @@ class Board:
     scales: Mapping[str, Scale]
     """Floor and oracle of each environment, by label; empty where either row is missing."""
     detectable: Mapping[str, float | None]
-    """Least difference in score found with 80 % power, by label; None where the scale is not so wide."""
+    """Least difference in score detected with 80 % power, by label; None where it exceeds the scale."""
     rows: tuple[Row, ...]
-    """Best first; ranked rows before others."""
+    """Rows of the board, best first; ranked ones before others."""
     comparisons: tuple[Comparison, ...]
     alike: tuple[EqualEpisodes, ...]
     """Runs that have nearly all episodes in common, within a row or across."""
@@ -156,7 +159,7 @@ def make_boards(found: Iterable[Submission | Unranked]) -> tuple[list[Board], li
             unranked.append(entry)
         else:
             by_key.setdefault((sha256_json(entry.run.comparison_key), entry.scale), []).append(entry)
-    # runs without a board of their own stand below the first of their suite
+    # runs without a board appear below the first board of their suite
     homes: dict[str, list[Unranked]] = {}
     for run in sorted(unranked, key=astuple):
         homes.setdefault(run.suite, []).append(run)
@@ -201,7 +204,9 @@ def _board(submissions: Sequence[Submission], unranked: list[Unranked]) -> Board
     scales = {} if left_out else _scales(run, entries)
     usable = [found.env.label for found in run.envs if found.env.label in scales]
     usable = [label for label in usable if scales[label].usable]
-    columns = Normalisable(tuple(usable), _weights([families[label] for label in usable]), scales)
+    sizes = Counter(families[label] for label in usable)
+    weights = np.array([1.0 / (len(sizes) * sizes[families[label]]) for label in usable])
+    columns = Normalisable(tuple(usable), weights, scales)
     complete = [entry for entry in entries if not entry.row.left_out]
     rows = [_with_aggregate(entry, columns) for entry in complete]
     comparisons: list[Comparison] = []
@@ -240,13 +245,8 @@ class Normalisable:
 
     labels: tuple[str, ...]
     weights: Floats
-    """float64[E], adding up to 1: suites of environments weigh the same, and so do the columns of each."""
+    """Weights, float64[E], of sum 1: suites of environments weigh the same, and so do columns in a suite."""
     scales: Mapping[str, Scale]
-
-
-def _weights(families: Sequence[str]) -> Floats:
-    sizes = Counter(families)
-    return np.array([1.0 / (len(sizes) * sizes[family]) for family in families])
 
 
 def _names(claims: Sequence[Claim]) -> list[str]:
@@ -306,7 +306,7 @@ def _entry(claim: Claim, name: str, columns: Mapping[str, tuple[Measure, ...]]) 
 
 def _shown(agent: SuiteAgent) -> SuiteAgent:
     """Drop the places of an agent's files: a page has no place for local paths."""
-    options = {key: value for key, value in agent.options.items() if key not in FILE_OPTIONS}
+    options = without_places(agent.options, FILE_OPTIONS)
     return replace(agent, options=_by_name(options), sampling=_by_name(agent.sampling))
 
 
@@ -333,14 +333,33 @@ def _with_aggregate(entry: _Entry, columns: Normalisable) -> Row:
         normalised = [scale.normalise_estimate(x) for scale, x in zip(chosen, results, strict=True)]
         return replace(entry.row, aggregate=aggregate_one_seed(normalised, columns.weights))
     means = [entry.episodes[label].scores.mean(axis=2) for label in columns.labels]
-    return replace(entry.row, aggregate=aggregate_seeds(means, chosen, columns.weights, _rng()))
+    bounds = [entry.episodes[label].bounds for label in columns.labels]
+    return replace(entry.row, aggregate=aggregate_seeds(means, chosen, bounds, columns.weights))
 
 
 def _compare(entries: Sequence[_Entry], columns: Normalisable) -> list[Comparison]:
-    """Compare all pairs on the normalised mean: environments weigh as in it, every task pairs."""
+    """Compare all pairs on the normalised mean: environments weigh as in it.
+
+    Tasks pair two rows of one run each, which says something of these weights alone; else runs are permuted.
+    """
     pairs = list(combinations(range(len(entries)), 2))
-    if not pairs:
-        return []
+    runs = [(len(entries[i].row.runs), len(entries[j].row.runs)) for i, j in pairs]
+    single = [pair for pair, counts in zip(pairs, runs, strict=True) if counts == (1, 1)]
+    tested = dict(zip(single, _over_tasks(entries, columns, single), strict=True)) if single else {}
+    for i, j in set(pairs).difference(single):
+        tested[i, j] = _over_runs(entries[i], entries[j], columns)
+    testable, adjusted = can_be_told(runs), np.ones(len(pairs))
+    adjusted[testable] = holm(np.array([tested[pair][2] for pair in pairs])[testable])
+    return [
+        Comparison(entries[i].row.name, entries[j].row.name, *tested[i, j], float(p))
+        for (i, j), p in zip(pairs, adjusted, strict=True)
+    ]
+
+
+def _over_tasks(
+    entries: Sequence[_Entry], columns: Normalisable, pairs: Sequence[tuple[int, int]]
+) -> list[tuple[float, float, float]]:
+    """Return difference, standard error and p value of pairs of rows of one run each; every task pairs."""
     blocks, variances = [], np.zeros(len(pairs))
     for label, share in zip(columns.labels, columns.weights, strict=True):
         scale = columns.scales[label]
@@ -352,25 +371,33 @@ def _compare(entries: Sequence[_Entry], columns: Normalisable) -> list[Compariso
         if tasks > 1:
             variances += tasks * terms.var(axis=0, ddof=1)
     terms = np.concatenate(blocks)
-    p = sign_flip_p(terms, _rng())
-    names = [entry.row.name for entry in entries]
-    stacked = zip(pairs, terms.sum(axis=0), np.sqrt(variances), p, holm(p), strict=True)
-    return [
-        Comparison(names[i], names[j], float(d), float(se), float(raw), float(adjusted))
-        for (i, j), d, se, raw, adjusted in stacked
-    ]
+    found = terms.sum(axis=0), np.sqrt(variances), sign_flip_p(terms, _rng())
+    return [(float(difference), float(error), float(p)) for difference, error, p in zip(*found, strict=True)]
+
+
+def _over_runs(first: _Entry, second: _Entry, columns: Normalisable) -> tuple[float, float, float]:
+    """Return the same of two rows by their runs' normalised means; the error has their common variance."""
+    one, other = (np.zeros(len(entry.row.runs)) for entry in (first, second))
+    for label, share in zip(columns.labels, columns.weights, strict=True):
+        for entry, values in ((first, one), (second, other)):
+            scores = entry.episodes[label].scores
+            values += share * columns.scales[label].normalise(scores.mean(axis=(1, 2)))
+    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in (one, other))
+    variance = squares / (len(one) + len(other) - 2) * (1 / len(one) + 1 / len(other))
+    return float(one.mean() - other.mean()), variance**0.5, permuted_p(one, other, _rng())
 
 
 def ranked(rows: Sequence[Row], comparisons: Sequence[Comparison]) -> list[Row]:
-    """Give each row its rank.
-
-    ``comparisons``: of all pairs, in the order of `itertools.combinations`.
-    """
+    """Rank each row that can be told from any; comparisons are in the order of `itertools.combinations`."""
     better = np.zeros((len(rows), len(rows)), dtype=np.bool_)
-    for (i, j), comparison in zip(combinations(range(len(rows)), 2), comparisons, strict=True):
+    pairs = list(combinations(range(len(rows)), 2))
+    testable = can_be_told([(len(rows[i].runs), len(rows[j].runs)) for i, j in pairs])
+    for (i, j), comparison in zip(pairs, comparisons, strict=True):
         if comparison.p_holm <= 1.0 - CONFIDENCE:
             better[i, j], better[j, i] = comparison.difference > 0.0, comparison.difference < 0.0
-    return [replace(row, rank=rank) for row, rank in zip(rows, ranks(better), strict=True)]
+    seen = {i for pair, can in zip(pairs, testable, strict=True) if can for i in pair}
+    placed = zip(rows, ranks(better), range(len(rows)), strict=True)
+    return [replace(row, rank=rank if i in seen or not pairs else None) for row, rank, i in placed]
 
 
 def _order(row: Row) -> tuple[float, float, str]:
@@ -380,7 +407,7 @@ def _order(row: Row) -> tuple[float, float, str]:
 
 
 def _detectable(found: RunEnv) -> float | None:
-    """For two independent agents that succeed half of the time; None where the scale is narrower."""
+    """Return the least detectable difference of two agents that win half of the time; None if too large."""
     if found.env.count < 2:
         return None
     least, greatest = (0.0, 1.0) if found.env.metric == "success" else found.env.bounds

@@ -16,10 +16,7 @@ percentile of the same. No price is shown where none was given.
 
 
 def endpoint_table(board: Board, name: Callable[[Row], str]) -> str:
-    """Return the table of `endpoint_cells` as Markdown; empty without any endpoint.
-
-    ``name`` writes a row's name.
-    """
+    """Return the table of `endpoint_cells` as Markdown; empty without any endpoint."""
     head, lines = endpoint_cells(board, name)
     return f"{table(head, lines, left=3)}\n{_STATED}" if lines else ""
 
@@ -63,18 +60,14 @@ def answered_by(board: Board) -> list[str]:
     return [f"Answered from outside:\n\n{''.join(notes)}"] if notes else []
 
 
-def has_spread(board: Board) -> bool:
-    """Return whether a judge behind an endpoint rates any environment of a board, so that it has a spread."""
-    return any(_has_judge(env) for env in board.envs)
-
-
 def judge_deviation(row: Row, env: RunEnv) -> str:
     """Return the standard deviation of a judge's rating of an episode's score, as the score is written."""
     deviation = row.judge_deviations(env.env.label).get("score")
     if deviation is None:
-        return "not measured" if _has_judge(env) else "-"
+        return "not measured" if has_judge(env) else "-"
     return f"{100.0 * deviation if env.env.bounds == (0.0, 1.0) else deviation:.2f}"
 
 
-def _has_judge(env: RunEnv) -> bool:
+def has_judge(env: RunEnv) -> bool:
+    """Return whether a judge behind an endpoint rates an environment, so that its rating has a spread."""
     return any(pin.name == JUDGE and pin.standing == "attested" for pin in env.answers)

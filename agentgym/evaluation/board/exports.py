@@ -19,7 +19,7 @@ from agentgym.evaluation.log.markdown import one_line
 from agentgym.evaluation.verify.submissions import Unranked
 from agentgym.io.records import json_schema
 
-SCHEMA = 8
+SCHEMA = 9
 """Version of the leaderboard's ``.json`` and ``.csv``; ``docs/schemas`` holds the JSON Schema of each."""
 
 CSV_HEAD = (

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CURVES = "curves"
-"""Folder of pictures beside the page."""
+"""Folder of the pictures beside the page."""
 
 PUBLISHED = "published.toml"
-"""Results of papers, beside the page."""
+"""File with the results of papers beside the page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ class PublishedColumn:
 
     environment: str
     metric: str = "success"
-    """What is measured, in the paper's word: success, score, accuracy, F1, recall, goal, or another."""
+    """Measured quantity, in the paper's word: success, score, accuracy, F1, recall, goal, or another."""
     detail: str = ""
-    """A task type, a split or a setting; empty for the whole environment in the paper's usual setting."""
+    """Task type, split or setting; empty for the whole environment in the paper's usual setting."""
     unit: str = "%"
-    """Of its numbers; empty for none."""
+    """Unit of its numbers; empty for none."""
     model: str = ""
-    """Of the rows that do not name theirs, where it is not the paper's usual one."""
+    """Model of the rows that do not name theirs; empty for the paper's usual one."""
 
     @property
     def head(self) -> str:
@@ -35,10 +35,10 @@ class PublishedRow:
 
     method: str
     cells: tuple[tuple[float, ...], ...]
-    """One for each column: the number, and what the paper prints after its plus-minus sign where it does;
-    empty where it prints none."""
+    """Numbers of each column: the value, and the one after the paper's plus-minus sign where it prints one;
+    empty where the paper has no value."""
     model: str = ""
-    """Where it is not the paper's usual one."""
+    """Model of the row; empty for the paper's usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Paper:
 
     name: str
     table: str
-    """Its number; of a figure with the word."""
+    """Number of the table; for a figure with that word."""
     model: str
     protocol: str
-    """How the numbers came about, as far as the paper says."""
+    """Protocol of the measurement, as far as the paper states it."""
     title: str = ""
     column: tuple[PublishedColumn, ...] = ()
     row: tuple[PublishedRow, ...] = ()
     caveats: tuple[str, ...] = ()
-    """What is known to be wrong with it, or must be known before it is compared."""
+    """Known errors of the table, and conditions of any comparison with it."""
 
     @property
     def place(self) -> str:
@@ -70,9 +70,9 @@ class PublishedSuccess:
     environment: str
     method: str
     success: float
-    """Percent."""
+    """Success rate, in percent."""
     spread: float | None
-    """What the paper prints after its plus-minus sign; None where it prints none."""
+    """Number after the paper's plus-minus sign; None without one."""
     model: str
 
 
@@ -82,15 +82,15 @@ class Published:
 
     paper: tuple[Paper, ...] = ()
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Suites below whose boards the success rates of an environment stand, by environment; the others stand
-    at the end of the page."""
+    """Suites whose boards show an environment's success rates, by environment; the others stand at the end of
+    the page."""
 
     def below(self, suite: str) -> list[tuple[Paper, PublishedSuccess]]:
-        """Return the success rates that stand below a suite's boards."""
+        """Return the success rates to show below a suite's boards."""
         return [each for each in self._rates() if suite in self.beside.get(each[1].environment, ())]
 
     def apart(self, suites: Collection[str]) -> list[tuple[Paper, PublishedSuccess]]:
-        """Return the success rates that stand below no board, given the suites that have one."""
+        """Return the success rates to show at the end, given the suites with boards."""
         return [
             each for each in self._rates() if not set(suites) & set(self.beside.get(each[1].environment, ()))
         ]

@@ -1,4 +1,4 @@
-"""From episodes to numbers: one row of the table in one environment."""
+"""Scoring: the result of one agent in one environment, from its episodes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import numpy as np
 
 from agentgym.core.arrays import Floats
 from agentgym.core.suite_spec import ATTEMPT_MEASURES, FIRST_SUCCESS, Measure
-from agentgym.evaluation.board.aggregates import hierarchical_bootstrap
 from agentgym.evaluation.board.statistics import (
     Estimate,
     mean_score,
-    percentile_interval,
+    over_runs,
     ratio_of_sums,
     t_interval,
-    wilson,
 )
 from agentgym.evaluation.log.results import ABORTED, RETRIED, EvalSample
 from agentgym.evaluation.suites.suite import PlayedEnv
@@ -31,15 +29,15 @@ class EndpointUse:
     """Calls to an agent's model behind an endpoint in one environment; stated by the submitter."""
 
     answers: int
-    """Over all episodes."""
+    """Number of answers over all episodes."""
     prompt_tokens: int
     completion_tokens: int
     cost: float
-    """US dollars; 0 where no prices were given."""
+    """Cost in US dollars; 0 where no prices were given."""
     median_seconds: float
-    """Of an answer: the median over episodes of their means."""
+    """Seconds of an answer: the median over episodes of their means."""
     slow_seconds: float
-    """The 95th percentile of the same."""
+    """Seconds of an answer: the 95th percentile over episodes of their means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,32 +45,32 @@ class EnvResult:
     """Result of an agent in one environment."""
 
     score: Estimate
-    """What is ranked: `PlayedEnv.metric`."""
+    """Mean of the ranked metric, `PlayedEnv.metric`."""
     success: Estimate
     """Share of episodes won."""
     invalid: Estimate
     """Share of an episode's actions that were rejected."""
     steps: Estimate
-    """Length of an episode."""
+    """Steps of an episode."""
     tokens_per_success: Estimate | None
-    """Prompt and completion tokens of all episodes over episodes won; None without tokens or success."""
+    """Tokens of all episodes, prompts included, divided by episodes won; None without either."""
     cost_per_success: Estimate | None
-    """US dollars of all episodes over episodes won; None without cost or success."""
+    """US dollars of all episodes divided by episodes won; None without cost or success."""
     ends: Mapping[str, int]
-    """How many episodes ended for each reason."""
+    """Number of episodes by end reason."""
     format_errors: Estimate
     """Share of an episode's responses that the parser could not read."""
     errors: int
-    """Episodes whose last attempt a machine's fault ended; they count with score 0."""
+    """Episodes whose last attempt ended in a machine's fault; they count with score 0."""
     retries: int | None
-    """Earlier attempts of all episodes, which a machine's fault ended; None where runs do not say."""
+    """Earlier attempts of all episodes, which a machine's fault ended; None where runs record none."""
     by_type: Mapping[str, Estimate]
     """The score by task type; empty unless the suite asks for it."""
     measures: Mapping[str, Estimate]
-    """Of each chosen column that all its episodes have: the mean, or the sum over the episodes of a training
-    seed."""
+    """Value of each chosen column that all its episodes have: the mean, or the sum over the episodes of a
+    training seed."""
     endpoint: EndpointUse | None = None
-    """None for agents that ask no endpoint."""
+    """Calls to endpoints; None for agents without any."""
 
 
 class EnvEpisodes:
@@ -87,10 +85,7 @@ class EnvEpisodes:
         *,
         asks_endpoint: bool = False,
     ):
-        """Arrange complete runs.
-
-        ``runs``: the T x k episodes of each of S training seeds; `ValueError` where one is not complete.
-        """
+        """Arrange the T x k episodes of each of S training seeds; `ValueError` where one is not complete."""
         self.env = env
         self._columns = columns
         self._asks_endpoint = asks_endpoint
@@ -133,72 +128,63 @@ class EnvEpisodes:
         ends = Counter(episode.end_reason for episode in episodes)
         counted = all(episode.previous for episode in episodes)
         return EnvResult(
-            score=mean_over_seeds(scores, self.bounds, rng),
-            success=mean_over_seeds(won, (0.0, 1.0), rng),
-            invalid=mean_over_seeds(rejected, (0.0, 1.0), rng),
-            steps=t_interval(steps.mean(axis=(0, 2)), (0.0, np.inf)),
+            score=mean_over_seeds(scores, self.bounds),
+            success=mean_over_seeds(won, (0.0, 1.0)),
+            invalid=mean_over_seeds(rejected, (0.0, 1.0)),
+            steps=mean_over_seeds(steps, (0.0, np.inf)),
             tokens_per_success=_per_success(tokens, won, rng),
             cost_per_success=_per_success(cost, won, rng),
             ends=dict(sorted(ends.items())),
-            format_errors=mean_over_seeds(unread, (0.0, 1.0), rng),
+            format_errors=mean_over_seeds(unread, (0.0, 1.0)),
             errors=sum(ends[reason] for reason in RETRIED),
             retries=sum(episode.attempt - 1 for episode in episodes) if counted else None,
-            by_type=self._by_type(scores, rng) if self.env.by_type else {},
-            measures=self._measures(rng),
+            by_type=self._by_type(scores) if self.env.by_type else {},
+            measures=self._measures(),
             endpoint=_endpoint_use(episodes) if self._asks_endpoint else None,
         )
 
-    def _measures(self, rng: np.random.Generator) -> dict[str, Estimate]:
+    def _measures(self) -> dict[str, Estimate]:
         episodes = [episode for run in self._ordered for episode in run]
         return {
-            column.name: self._over_attempts(column, rng)
+            column.name: self._over_attempts(column)
             if column.name in ATTEMPT_MEASURES
-            else self._measure(column, rng)
+            else self._measure(column)
             for column in self._columns
             if column.name in ATTEMPT_MEASURES or all(column.name in episode.measures for episode in episodes)
         }
 
-    def _over_attempts(self, column: Measure, rng: np.random.Generator) -> Estimate:
+    def _over_attempts(self, column: Measure) -> Estimate:
         """Return the share of tasks won at once, or within all attempts: one number a task."""
         won = self.values(lambda episode: float(episode.won))
         chosen = won[:, :, :1] if column == FIRST_SUCCESS else won.max(axis=2, keepdims=True)
-        return mean_over_seeds(chosen, column.bounds, rng)
+        return mean_over_seeds(chosen, column.bounds)
 
-    def _measure(self, column: Measure, rng: np.random.Generator) -> Estimate:
+    def _measure(self, column: Measure) -> Estimate:
         values = self.values(lambda episode: episode.measures[column.name])
-        if math.isinf(column.bounds[1]):
-            estimate = t_interval(values.mean(axis=(0, 2)), column.bounds)
-        else:
-            estimate = mean_over_seeds(values, column.bounds, rng)
+        estimate = mean_over_seeds(values, column.bounds)
         if not column.total:
             return estimate
         _, tasks, attempts = self._shape
         return estimate.scaled(tasks * attempts)
 
-    def _by_type(self, scores: Floats, rng: np.random.Generator) -> dict[str, Estimate]:
+    def _by_type(self, scores: Floats) -> dict[str, Estimate]:
         types = np.array(self.types)
         return {
-            str(kind): mean_over_seeds(scores[:, types == kind], self.bounds, rng)
-            for kind in np.unique(types)
+            str(kind): mean_over_seeds(scores[:, types == kind], self.bounds) for kind in np.unique(types)
         }
 
 
-def mean_over_seeds(scores: Floats, bounds: Bounds, rng: np.random.Generator) -> Estimate:
-    """Mean score with its interval, over one training seed or several.
-
-    ``scores``: float64[S, T, k]; ``bounds``: least and greatest possible score.
-    """
-    if len(scores) == 1:
-        return mean_score(scores[0], bounds)
-    means = scores.mean(axis=2)
-    value = float(means.mean())
-    if np.ptp(means) == 0.0:
-        return wilson(min(bounds[1], max(bounds[0], value)), scores.shape[1], bounds)
-    return percentile_interval(value, hierarchical_bootstrap([means], rng)[:, :, 0].mean(axis=1))
+def mean_over_seeds(scores: Floats, bounds: Bounds) -> Estimate:
+    """Mean of float64[S, T, k] scores with its interval, over one training seed or several."""
+    if len(scores) > 1:
+        return over_runs([scores.mean(axis=2)], bounds)
+    if not np.isfinite(bounds).all():  # no proportion of a scale
+        return t_interval(scores.mean(axis=(0, 2)), bounds)
+    return mean_score(scores[0], bounds)
 
 
 def _endpoint_use(episodes: Sequence[EvalSample]) -> EndpointUse:
-    # an error that ends an episode is an answer, too: paid for, and waited for
+    # an answer whose error ends the episode counts, too: it cost money and time
     answers = [episode.length + (episode.end_reason in ABORTED) for episode in episodes]
     seconds = [
         episode.model_seconds / count for episode, count in zip(episodes, answers, strict=True) if count
@@ -215,7 +201,14 @@ def _endpoint_use(episodes: Sequence[EvalSample]) -> EndpointUse:
 
 
 def _per_success(spent: Floats, won: Floats, rng: np.random.Generator) -> Estimate | None:
-    """Cost of all episodes over the number won, tasks resampled; None without any cost."""
-    if spent.sum() == 0.0:
+    """Cost of all episodes over the number won; None without any cost.
+
+    Tasks are resampled for one training seed; over several, the ratio is linear in its two means.
+    """
+    if spent.sum() == 0.0 or won.sum() == 0.0:
         return None
-    return ratio_of_sums(spent.sum(axis=(0, 2)), won.sum(axis=(0, 2)), rng)
+    if len(spent) == 1:
+        return ratio_of_sums(spent.sum(axis=(0, 2)), won.sum(axis=(0, 2)), rng)
+    ratio = float(spent.sum() / won.sum())
+    excess = over_runs([(spent - ratio * won).mean(axis=2) / won.mean()], (-math.inf, math.inf))
+    return Estimate(ratio, max(0.0, ratio + excess.low), ratio + excess.high, "runs")

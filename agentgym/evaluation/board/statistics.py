@@ -1,15 +1,17 @@
-"""Intervals and tests for scores of agents on tasks. The unit is the task, never the episode.
+"""Intervals and tests for scores of agents on tasks. The unit is the training run; of one run, the task.
 
 Attempts at one task resemble each other, so episodes are averaged within their task first; treating
-them as independent gives intervals that are far too narrow. numpy only.
+them as independent gives intervals that are far too narrow. A statement about an algorithm is one about
+runs that have not been trained yet; one run alone supports a statement about its checkpoint. numpy only.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from statistics import NormalDist
 from typing import Literal, TypeAlias
 
@@ -18,16 +20,19 @@ import numpy.typing as npt
 
 from agentgym.core.arrays import Floats
 
-Method: TypeAlias = Literal["wilson", "t", "bootstrap", "combined"]
+Method: TypeAlias = Literal["wilson", "t", "runs", "bootstrap", "combined"]
 
 CONFIDENCE = 0.95
 """Coverage of every interval of the project."""
+
+POWER = 0.8
+"""Probability with which a comparison finds the minimum detectable difference."""
 
 RESAMPLES = 9_999
 """Resamples of bootstraps and of Monte Carlo permutation tests."""
 
 _CHUNK = 500
-"""Resamples handled at a time: bounds memory at about ``_CHUNK * tasks * 8`` bytes."""
+"""Resamples computed at a time: bounds memory at about ``_CHUNK * tasks * 8`` bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     if x <= 0.0 or x >= 1.0:
         return float(x >= 1.0)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    # the fraction converges fast only on this side of the mean; the other side is its mirror image
+    # the fraction converges fast only on this side of the mean; the other side follows by symmetry
     if x < (a + 1.0) / (a + b + 2.0):
         return math.exp(log_front) * _beta_fraction(a, b, x) / a
     return 1.0 - math.exp(log_front) * _beta_fraction(b, a, 1.0 - x) / b
@@ -95,10 +100,7 @@ def t_cdf(t: float, dof: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, dof: float) -> float:
-    """Return the inverse of `t_cdf`, by bisection to the last bit.
-
-    ``probability``: strictly between 0 and 1; ``dof``: degrees of freedom, above 0.
-    """
+    """Return the inverse of `t_cdf` for 0 < probability < 1, by bisection to the last bit."""
     if not (0.0 < probability < 1.0 and dof > 0.0):
         raise ValueError(f"need 0 < probability < 1 and dof > 0, got {probability} and {dof}")
     if probability < 0.5:
@@ -114,18 +116,19 @@ def t_quantile(probability: float, dof: float) -> float:
 # --- intervals -------------------------------------------------------------------------------------
 
 
-def wilson(mean: float, n: int, bounds: tuple[float, float] = (0.0, 1.0)) -> Estimate:
+def wilson(mean: float, n: float, bounds: tuple[float, float] = (0.0, 1.0)) -> Estimate:
     """Score interval of a proportion (Wilson 1927), on any bounded scale.
 
     ``(p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)``. A mean of graded scores is
     treated as a proportion of the scale, which errs on the wide side: no distribution on the scale
     has a larger variance.
 
-    ``n``: number of independent observations, at least 1; ``bounds``: least and greatest possible score.
+    ``n``: number, or effective number, of independent observations, above 0; ``bounds``: least and greatest
+    possible score.
     """
     least, greatest = bounds
-    if n < 1 or not least <= mean <= greatest:
-        raise ValueError(f"need n >= 1 and a mean within {bounds}, got n = {n} and mean {mean}")
+    if n <= 0 or not least <= mean <= greatest:
+        raise ValueError(f"need n > 0 and a mean within {bounds}, got n = {n} and mean {mean}")
     scale = greatest - least
     p = (mean - least) / scale
     z2 = NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2.0) ** 2
@@ -178,6 +181,57 @@ def mean_score(scores: Floats, bounds: tuple[float, float] = (0.0, 1.0)) -> Esti
     return t_interval(task_means, bounds)
 
 
+def over_runs(
+    blocks: Sequence[Floats], bounds: tuple[float, float], values: Floats | None = None
+) -> Estimate:
+    """Mean over training runs and tasks, both of which are samples, with its interval.
+
+    Runs and tasks are crossed, with mean squares A of runs, B of tasks and E of the rest, each divided by
+    the number of values. The squared half-width is ``t_S^2 A (1 + 4 g_S) + t_T^2 (B - E) (1 + g_T)``, and at
+    least ``t_T^2 B / (S - 1)``; t_S has S - 1 degrees of freedom and t_T those of the tasks. Between bounds
+    it takes the place of the variance in Wilson's interval. ``g = 4 (1 - 2p)^2 c / (p (1 - p) (1 + c)^2 n)``
+    is there the squared skewness of a mean of n beta distributed runs, or tasks, of mean p and variance
+    c p (1 - p), from A - 2E / 3 or B - E: a few near a bound understate how far others lie. This form was
+    chosen by the coverage in ``benchmarks/seeds.md``.
+
+    ``blocks``: float64[S, T_e] of S >= 2 runs for each environment, so weighted that a run's value is the sum
+    of its means over tasks; ``bounds``: least and greatest possible value, or infinite; ``values``:
+    float64[S], each run's value where it is another statistic than that sum.
+    """
+    values = np.sum([block.mean(axis=1) for block in blocks], axis=0) if values is None else values
+    runs, tasks, between, rest = len(values), 1, 0.0, 0.0
+    for block in blocks:
+        if (count := block.shape[1]) > 1:
+            tasks += count - 1
+            between += float(block.mean(axis=0).var(ddof=1)) / count
+            errors = block - block.mean(axis=1, keepdims=True) - block.mean(axis=0) + block.mean()
+            rest += float((errors**2).sum()) / ((runs - 1) * (count - 1) * block.size)
+    run_t2 = t_quantile(_tails()[1], runs - 1) ** 2
+    task_t2 = t_quantile(_tails()[1], tasks - 1) ** 2 if tasks > 1 else 0.0
+    mean, of_runs = float(values.mean()), float(values.var(ddof=1)) / runs
+    tasks_only = task_t2 * between / (runs - 1)
+    if not np.isfinite(bounds).all():
+        half = math.sqrt(max(run_t2 * of_runs + task_t2 * (between - rest), tasks_only))
+        return Estimate(mean, max(bounds[0], mean - half), min(bounds[1], mean + half), "runs")
+    scale = bounds[1] - bounds[0]
+    mean = min(bounds[1], max(bounds[0], mean))  # the mean of equal numbers may differ from them by a bit
+    p = (mean - bounds[0]) / scale
+    spread = p * (1.0 - p) * scale**2
+
+    def skewness(variance: float, count: int) -> float:
+        c = max(0.0, variance) * count / spread
+        return 4.0 * (1.0 - 2.0 * p) ** 2 / (p * (1.0 - p)) * c / (1.0 + c) ** 2 / count
+
+    relative = 0.0
+    if spread > 1e-12 * scale**2:
+        by_runs = run_t2 * of_runs * (1.0 + 4.0 * skewness(of_runs - rest / 1.5, runs))
+        by_tasks = task_t2 * (between - rest) * (1.0 + skewness(between - rest, tasks))
+        relative = max(by_runs + by_tasks, tasks_only) / spread
+    relative = relative or max(task_t2, run_t2 / runs) / tasks  # nothing varies
+    effective = NormalDist().inv_cdf(_tails()[1]) ** 2 / relative
+    return replace(wilson(mean, effective, bounds), method="runs")
+
+
 def combine(parts: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
     """Interval of a weighted sum of independent estimates (Zou and Donner 2008, "MOVER").
 
@@ -223,12 +277,6 @@ def resampling_counts(items: int, resamples: int, rng: np.random.Generator) -> F
     return counts.reshape(resamples, items).astype(np.float64)
 
 
-def percentile_interval(value: float, resampled: Floats) -> Estimate:
-    """Estimate with the central 95 % of its resampled values as interval."""
-    low, high = np.quantile(resampled, _tails())
-    return Estimate(value, float(low), float(high), "bootstrap")
-
-
 def _tails() -> tuple[float, float]:
     return (1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0
 
@@ -265,6 +313,42 @@ def sign_flip_p(terms: Floats, rng: np.random.Generator, resamples: int = RESAMP
     return extreme / total if exact else (1.0 + extreme) / (1.0 + total)
 
 
+def permuted_p(first: Floats, second: Floats, rng: np.random.Generator) -> float:
+    """Two-sided permutation test of the difference between the means of two rows' runs.
+
+    If two algorithms are alike, every way of dealing their runs into rows of these sizes is equally likely.
+    All are enumerated where that is no more than `RESAMPLES`, else so many are drawn. Rows of one mean and
+    other spreads are not alike, and tasks are taken as they are: no other tasks are spoken of.
+
+    ``first``, ``second``: float64[S], value of each run. Returns the p value.
+    """
+    values, size = np.concatenate([first, second]), len(first)
+    splits = math.comb(len(values), size)
+    exact = splits <= RESAMPLES
+    if exact:
+        dealt = values[list(combinations(range(len(values)), size))]
+    else:
+        dealt = rng.permuted(np.tile(values, (RESAMPLES, 1)), axis=1)[:, :size]
+    # the difference grows with the distance of a row's sum from its share; a tie must count as a tie
+    share = values.sum() * size / len(values)
+    threshold = abs(first.sum() - share) - 1e-9 * np.abs(values).sum()
+    extreme = int((np.abs(dealt.sum(axis=1) - share) >= threshold).sum())
+    return extreme / splits if exact else (1 + extreme) / (1 + RESAMPLES)
+
+
+def can_be_told(runs: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """Return which pairs of rows of so many runs can be told apart, after Holm over those that can.
+
+    Two rows of one run each are tested over tasks and always can. The least p value of the others depends on
+    numbers of runs alone, so that Holm's adjustment keeps its level without those that it leaves out.
+    """
+    splits = [math.inf if a == b == 1 else min(math.comb(a + b, a), 1 + RESAMPLES) for a, b in runs]
+    least = np.array([(1 + (a == b)) / ways for (a, b), ways in zip(runs, splits, strict=True)])
+    testable = least <= 1.0 - CONFIDENCE
+    testable[testable] = holm(least[testable]) <= 1.0 - CONFIDENCE
+    return np.asarray(testable, dtype=np.bool_)
+
+
 def holm(p_values: Floats) -> Floats:
     """Holm's step-down adjustment: reject where the result is at most the level (Holm 1979).
 
@@ -286,16 +370,17 @@ def ranks(better: npt.NDArray[np.bool_]) -> list[int]:
     return [1 + int(count) for count in better.sum(axis=0)]
 
 
-def minimum_detectable_difference(
-    sd: float, tasks: int, level: float = 1.0 - CONFIDENCE, power: float = 0.8
-) -> float:
-    """Smallest true difference that a paired comparison finds with the given power.
+def minimum_detectable_difference(sd: float, tasks: int) -> float:
+    """Smallest true difference that a paired two-sided comparison of T >= 2 tasks finds with `POWER`.
 
     ``(t(1 - level / 2) + t(power)) sd / sqrt(T)`` with T - 1 degrees of freedom.
 
     ``sd``: standard deviation of a task's paired difference; two independent agents that solve half of all
-    tasks have ``sqrt(1 / 2)``; ``tasks``: T, at least 2; ``level``: two-sided level of the test; ``power``:
-    probability of finding the difference.
+    tasks have ``sqrt(1 / 2)``.
     """
-    quantiles = t_quantile(1.0 - level / 2.0, tasks - 1) + t_quantile(power, tasks - 1)
-    return quantiles * sd / math.sqrt(tasks)
+    return detectable_difference(sd, tasks, tasks - 1)
+
+
+def detectable_difference(sd: float, n: int, dof: int) -> float:
+    """Return the smallest true difference, a mean of n values, found with `POWER` before Holm."""
+    return (t_quantile((1.0 + CONFIDENCE) / 2.0, dof) + t_quantile(POWER, dof)) * sd / math.sqrt(n)

@@ -9,28 +9,29 @@ from typing import Literal, TypeAlias
 from agentgym.agents.imported import IMPORTED
 from agentgym.core.suite_spec import Measure
 from agentgym.evaluation.board.boards import Board, Row
-from agentgym.evaluation.board.endpoint_tables import answered_by, endpoint_table, has_spread, judge_deviation
+from agentgym.evaluation.board.endpoint_tables import answered_by, endpoint_table, has_judge, judge_deviation
 from agentgym.evaluation.board.published import Paper, Published, PublishedSuccess
-from agentgym.evaluation.board.statistics import Estimate
+from agentgym.evaluation.board.statistics import POWER, Estimate, can_be_told, detectable_difference
 from agentgym.evaluation.log.markdown import Marked, code_cell, escape, table, text_cell
 from agentgym.evaluation.log.results import RunEnv
 from agentgym.evaluation.verify.submissions import Unranked
 
 MAX_PAIRS = 15
-"""Boards with more pairs of rows list them in the ``.json`` only."""
+"""Most pairs of rows in a board's page; with more, the ``.json`` alone lists them."""
 
 _INTRODUCTION = """\
 # Leaderboard
 
 Every number follows from the result files of the runs, and brackets hold its 95 % interval: Wilson's over
-tasks for one attempt per task or no variance, else Student's t over task means; a bootstrap over seeds and
-tasks for several training seeds. *Normalised* is 0 for the floor and 1 for the oracle of the same suite (in
-italics), both taken as exact; *mean*, *IQM* (interquartile mean, from three training seeds on) and *gap*
-(shortfall below the oracle) are normalised and over environments, where suites of environments (Sokoban,
-WebShop and so on) weigh the same and so do the columns of each. *Rank* is 1 + the number of rows that are
-significantly better on the mean (paired by task, sign-flip permutation test, Holm over all pairs, 5 %
-level); rows of a tied set share it (`=`). Episodes that end in an error count with score 0, and with the
-worse bound of each measure but what was spent; no rank depends on measures.
+tasks for one attempt per task or no variance, else Student's t over task means, both for *this checkpoint*;
+of several training seeds, over runs crossed with tasks. *Normalised* is 0 for the floor and 1 for the oracle
+of the same suite (in italics), both taken as exact; *mean*, *IQM* (interquartile mean, from three training
+seeds on) and *gap* (shortfall below the oracle) are normalised and over environments, where suites of
+environments (Sokoban, WebShop and so on) weigh the same and so do the columns of each. *Rank* is 1 + the
+number of rows that are significantly better on the mean (permutation test of the signs of tasks where each
+row is one run, which ranks *this checkpoint*, else of runs; Holm over all pairs that can be told, 5 % level);
+rows of a tied set share it (`=`). Episodes that end in an error count with score 0, and with the worse bound
+of each measure but what was spent; no rank depends on measures.
 
 Whoever builds this page verifies every run on it. *replayed*: every action was played again, and states,
 rewards and scores came out the same bit for bit; so the score belongs to the actions, which does not show
@@ -42,7 +43,7 @@ error ended an episode; but which runs are training seeds of one row follows fro
 """
 
 Note: TypeAlias = list[tuple[Literal["", "text", "code", "strong"], str]]
-"""A remark in pieces: our words, a submitter's words, code, and names that stand out."""
+"""Remark in pieces: the package's words, a submitter's words, code, and emphasised names."""
 
 PUBLISHED_ABOUT = (
     "Numbers as papers print them, ± what they print there; other prompts, budgets, tasks and seeds than "
@@ -56,10 +57,7 @@ def markdown(
     curves: Mapping[str, str] | None = None,
     unranked: Iterable[Unranked] = (),
 ) -> str:
-    """Return the page.
-
-    ``curves``: paths of training curves, relative to the page, by the run's name.
-    """
+    """Return the page; ``curves`` are paths of training curves, relative to it, by the run's name."""
     boards = list(boards)
     parts = [_INTRODUCTION]
     for board, title in zip(boards, titles(boards), strict=True):
@@ -74,10 +72,7 @@ def markdown(
 
 
 def titles(boards: Sequence[Board], written: Callable[[str], str] = text_cell) -> list[str]:
-    """Return the boards' titles; suites that share name and version are distinguished by their sha256.
-
-    ``written`` writes a submitter's words.
-    """
+    """Return the boards' titles; suites that share name and version are told apart by their sha256."""
     names = [
         f"{board.suite.name}, version {written(board.suite.version)}"
         + (", attested answers" if board.attested else "")
@@ -189,12 +184,33 @@ def notes(board: Board) -> list[Note]:
             found.append([("strong", label), ("", why)])
     for row in board.rows:
         found += _row_notes(row)
+    found += _run_notes(board)
     for pair in board.alike:
         share = f"{100 * pair.equal / pair.of:.1f} % of its episodes ({pair.equal:,} of {pair.of:,})"
         first, second = _run_of(pair.first, pair.first_result), _run_of(pair.second, pair.second_result)
         equal: Note = [("", f": {share} are equal, action by action and state by state, to those of ")]
         found.append([*second, *equal, *first, ("", ".")])
     return found
+
+
+def _run_notes(board: Board) -> list[Note]:
+    """Return which pairs numbers of runs cannot tell, and the differences that those of others find."""
+    runs = {row.name: len(row.runs) for row in board.rows}
+    counts = [(runs[pair.first], runs[pair.second]) for pair in board.comparisons]
+    found: dict[str, Note] = {}
+    for pair, (first, second), can in zip(board.comparisons, counts, can_be_told(counts), strict=True):
+        if max(first, second) > 1:
+            names: Note = [("", " ("), ("code", pair.first), ("", ", "), ("code", pair.second), ("", ")")]
+            several = " among so many pairs" * bool(can_be_told([(first, second)])[0])
+            head = (
+                f"Cannot be told with {first if first == second else f'{first} and {second}'} runs{several}:"
+            )
+            if can:
+                head = f"Least difference found with probability {POWER}, before Holm, as the runs deviate:"
+                least = detectable_difference(pair.standard_error, 1, first + second - 2)
+                names.append(("", f" {least:.3f}"))
+            found.setdefault(head, []).extend(names)
+    return [[("", head), *names, ("", ".")] for head, names in found.items()]
 
 
 def _run_of(row: str, result: str) -> Note:
@@ -207,10 +223,11 @@ def _row_notes(row: Row) -> list[Note]:
         unplayed: Note = [("", " is not ranked: it does not play "), ("strong", gap.label), ("", ": ")]
         found.append([("code", row.name), *unplayed, ("text", gap.reason), ("", ".")])
     if row.seeds == 1:
-        alone = ": one training seed, so no training variance in its intervals."
+        alone = ": one training seed, so its intervals and rank are of this checkpoint, not of its algorithm."
         found.append([("code", row.name), ("", alone)])
     if row.seeds > 1:
-        several = f": {row.seeds} training seeds; ranked on their mean, paired by task."
+        ranked = "" if row.rank is None else ", and its rank permutes them"
+        several = f": {row.seeds} training seeds; its intervals are over runs{ranked}."
         found.append([("code", row.name), ("", several)])
     for each in row.unreadable:
         found.append([("code", row.name), ("", ": "), ("text", str(each)), ("", ".")])
@@ -266,7 +283,7 @@ def result_cells(board: Board, name: Callable[[Row], str]) -> tuple[list[str], l
     tokens = any(result.tokens_per_success for row in board.rows for result in row.envs.values())
     cost = any(result.cost_per_success for row in board.rows for result in row.envs.values())
     unread = any(result.format_errors.value for row in board.rows for result in row.envs.values())
-    spread = has_spread(board)
+    spread = any(has_judge(env) for env in board.envs)
     head = ["Environment", "Agent", "Success %", "Score", *["Judge SD"] * spread, "Invalid actions %"]
     head += ["Format errors %"] * unread + ["Steps"]
     head += ["Tokens / success"] * tokens + ["US$ / success"] * cost + ["Errors", "Retries", "Ends"]
@@ -280,7 +297,7 @@ def result_cells(board: Board, name: Callable[[Row], str]) -> tuple[list[str], l
             cells += [_percent(result.invalid), *[_percent(result.format_errors)] * unread]
             cells += [_one_decimal(result.steps)]
             cells += [_one_decimal(result.tokens_per_success)] * tokens
-            cells += [_dollars(result.cost_per_success)] * cost
+            cells += ["-" if (price := result.cost_per_success) is None else _interval(price, 1.0, 4)] * cost
             retries = "-" if result.retries is None else str(result.retries)
             ends = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in result.ends.items())
             lines.append([*cells, str(result.errors), retries, ends])
@@ -446,10 +463,6 @@ def _percent(estimate: Estimate) -> str:
 
 def _one_decimal(estimate: Estimate | None) -> str:
     return "-" if estimate is None else _interval(estimate, 1.0, 1)
-
-
-def _dollars(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else _interval(estimate, 1.0, 4)
 
 
 def aggregate_cell(estimate: Estimate | None) -> str:

@@ -1,8 +1,8 @@
 """The dialect ``chat``: lists of messages in OpenAI's form, whose calls are the actions.
 
 A record is a list of messages, or an object with ``messages`` and, where known, ``task``, ``score`` and
-``success``. The last user's message before the first call shows what was seen first; messages of the role
-``tool`` show what followed each call. What an assistant writes beside its calls is not played.
+``success``. The last user's message before the first call is the first observation; messages of the role
+``tool`` are the observations after each call. An assistant's text beside its calls is not played.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class _Prompt(str):
 
 
 def read(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
-    """Read conversations, whose calls are of the suite's tools; UsageError names what is not so."""
+    """Read conversations with calls of the suite's tools; UsageError names the record that has others."""
     records = read_json_records(path)
     if records and all(isinstance(value, dict) and "role" in value for _, value in records):
-        records = [(str(path), [value for _, value in records])]  # one conversation, a message a record
+        records = [(str(path), [value for _, value in records])]  # one conversation, a message per record
     return tuple(_episode(value, where, tools) for where, value in records)
 
 
@@ -76,17 +76,17 @@ def _steps(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
         seen = [named.get(call.id, each) for call, each in zip(calls, results, strict=False)]
         actions = [action_of_raw_call(call, tuple(tools))[0] for call in calls]
         if len(calls) > 1 and all(call.name in parallel for call in calls):
-            yield LoggedStep("\n".join(actions))  # one action, whose observation the results divide
+            yield LoggedStep("\n".join(actions))  # one action, whose observation is divided among the results
             continue
         for number, action in enumerate(actions):
             yield LoggedStep(action, message_text(seen[number]) if number < len(seen) else None)
 
 
 def _calls(message: Mapping[str, Any], tools: Sequence[Tool]) -> Sequence[RawCall]:
-    """Return the calls of an assistant's message, wherever in it they stand."""
+    """Return the calls of an assistant's message, from its fields or its text."""
     if message["role"] != "assistant":
         return ()
-    said = read_message(message, [tool.name for tool in tools])
-    if said.problem:
-        raise UnreadableError(said.problem)
-    return said.calls
+    reading = read_message(message, [tool.name for tool in tools])
+    if reading.problem:
+        raise UnreadableError(reading.problem)
+    return reading.calls

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from agentgym.agents.screen import text_of
-from agentgym.core.types import Completion, EndReason, Step, Trajectory
+from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.logs import LogDialect, LoggedEpisode, one_line
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 Quantity: TypeAlias = Literal["observation", "reward", "end", "validity", "state hash", "score", "success"]
 
 TOLERANCE = 1e-6
-"""Rewards and scores may differ so much, relative and absolute: logs hold single precision."""
+"""Tolerance of rewards and scores, relative and absolute: logs hold single precision."""
 
 _SHOWN = 100
-"""Characters of a differing text that a mismatch shows."""
+"""Most characters of a differing text in a mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogMismatch:
-    """Something that a log says otherwise."""
+    """A difference between a log and its replay."""
 
     where: str
-    """The episode's place in the log."""
+    """Place of the episode in the log."""
     task: str
     step: int
-    """From 1; 0 is what was seen before the first action, and the last one also the episode's end."""
+    """Step, from 1; 0 compares the first observation, and the last step also the episode's end."""
     quantity: Quantity
     theirs: str
     ours: str
@@ -55,7 +55,7 @@ class Agreement:
     task: str
     dialect: LogDialect
     compared: Counter[Quantity] = field(default_factory=Counter)
-    """Values compared, by quantity."""
+    """Number of values compared, by quantity."""
     mismatches: list[LogMismatch] = field(default_factory=list)
 
     def add(self, step: int, quantity: Quantity, theirs: Any, ours: Any) -> None:
@@ -83,7 +83,7 @@ def _differing(theirs: str, ours: str) -> tuple[str, str]:
 
 
 class TaskFinder:
-    """Finds the tasks of logged episodes, by name or by what is seen first."""
+    """Finder of logged episodes' tasks, by name or first observation."""
 
     def __init__(self, game: AgentEnv[Any], dialect: LogDialect, console: Console | None = None):
         """Take an environment, which is reset to look at its tasks, and where progress is shown."""
@@ -103,7 +103,7 @@ class TaskFinder:
                     return (tasks.find(name).id,)
             raise UsageError(f"{missing} is called {episode.task!r:.80}")
         if seen is None:
-            raise UsageError(f"{episode.where}: it says neither the task nor what was seen first")
+            raise UsageError(f"{episode.where}: it says neither the task nor what was seen first: add either")
         if self._first is None:
             self._first = list(self._look())
         if seen not in self._found:
@@ -113,7 +113,7 @@ class TaskFinder:
         return self._found[seen]
 
     def _look(self) -> Iterator[tuple[str, str]]:
-        """Yield each task with what is seen first: the log does not name its tasks."""
+        """Yield each task with its first observation, for logs that do not name tasks."""
         from rich.progress import track
 
         hidden = self._console is None
@@ -156,9 +156,6 @@ def _trajectory(
     replay: Replay, env: PlayedEnv, steps: tuple[Step, ...], seed: int, rollout: int
 ) -> Trajectory:
     """Return the played episode; a log that stops before the end is an agent that gave up."""
-    reason: EndReason = "step_limit" if replay.over else "agent_error"
-    if steps and steps[-1].terminated:
-        reason = "success" if replay.info["won"] else "failure"
     return Trajectory(
         env_id=env.id,
         task_id=replay.info["task_id"],
@@ -171,6 +168,6 @@ def _trajectory(
         won=replay.info["won"],
         score=replay.info["score"],
         progress=replay.info["progress"],
-        end_reason=reason,
+        end_reason=replay.end_reason or "agent_error",
         measures=replay.game.suite_spec.counted(replay.game.measures(), aborted=not replay.over),
     )

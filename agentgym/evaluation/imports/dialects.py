@@ -14,4 +14,4 @@ DIALECTS: Mapping[str, LogDialect] = {
     "chat": LogDialect(chat.read, chat.agrees),
     "jsonl": LogDialect(read_jsonl, same_text),
 }
-"""By name. A new dialect is a module, and its line here."""
+"""Log dialects by name. A new dialect is a module, and its line here."""

@@ -24,7 +24,7 @@ from agentgym.evaluation.imports.comparison import Agreement, LogMismatch, TaskF
 from agentgym.evaluation.imports.dialects import DIALECTS
 from agentgym.evaluation.log.recorded_answers import answer_pins
 from agentgym.evaluation.log.recordings import write_recorded
-from agentgym.evaluation.log.results import record_of
+from agentgym.evaluation.log.results import RunEnv, record_of
 from agentgym.evaluation.suites import NAMES, own_suite_file
 from agentgym.evaluation.suites.plan import open_single, planned_episodes
 from agentgym.evaluation.suites.suite import MAX_ATTEMPTS, SCALE, Suite, SuiteAgent, SuiteEnv, check_names
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """A log, and what is known of it."""
+    """A log with its metadata."""
 
     path: Path
     dialect: str
-    """A key of `agentgym.evaluation.imports.dialects.DIALECTS`."""
+    """Dialect of the log, a key of `agentgym.evaluation.imports.dialects.DIALECTS`."""
     agent: str
-    """What the row is called."""
+    """Name of the agent's row."""
     origin: str
-    """Whose run it was: a paper, a repository with its commit."""
+    """Origin of the run: a paper, a repository with its commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,22 @@ class ImportedRun:
     """Result of an import."""
 
     episodes: int
-    """Those whose tasks are at hand: they were played and compared."""
+    """Number of episodes whose tasks are installed: they were played and compared."""
     steps: int
     compared: Mapping[str, int]
-    """Values compared, by quantity."""
+    """Number of values compared, by quantity."""
     mismatches: tuple[LogMismatch, ...]
-    """What the log says otherwise, in its order."""
+    """Differences between log and replay, in the log's order."""
     not_found: tuple[str, ...]
-    """Why the other episodes are not compared, a line each."""
+    """Reasons why the other episodes are not compared, a line each."""
     not_recorded: int
-    """Episodes that are no part of the run: the suite asks for others, or for fewer of a task."""
+    """Number of episodes outside the run, since the suite has other tasks or fewer attempts."""
     missing: int
-    """Episodes that the suite asks for and the log does not have: there is no run then."""
+    """Number of the suite's episodes that the log lacks; with any, no run is written."""
     folder: Path | None
-    """Of the run."""
+    """Folder of the run; None where none is written."""
     report: Path
-    """All this as JSON."""
+    """File with this result as JSON."""
 
     def write(self, about: Mapping[str, Any]) -> None:
         """Write the report, with what else is known of the log."""
@@ -110,7 +110,7 @@ def import_log(
         if planned.name not in NAMES and own_suite_file(out / planned.name, planned.name) is None:
             write_suite(out / "suites", planned)
         player, records = SuiteAgent(source.agent, IMPORTED, options), [record_of(e, env) for e in recorded]
-        folder = write_recorded(out, planned, player, [(env, manifest, ())], records, here_and_now())
+        folder = write_recorded(out, planned, player, [RunEnv.of(env, manifest)], records, here_and_now())
     run = ImportedRun(
         episodes=len(played),
         steps=sum(len(trajectory.steps) for trajectory, _ in played),
@@ -159,7 +159,7 @@ def _play(
             not_found.append(str(error))
             continue
         task = tasks[0]
-        if len(tasks) > 1:  # that in which most agrees
+        if len(tasks) > 1:  # the one with most agreeing values
             tried = [compare_episode(episode, game, env, dialect, task=one)[1] for one in tasks]
             task = min(tried, key=lambda one: len(one.mismatches)).task
         found.append((episode, task))

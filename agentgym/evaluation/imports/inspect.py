@@ -18,17 +18,17 @@ from agentgym.prompts.formats.calls import action_of_raw_call
 from agentgym.reading import RawCall, UnreadableError
 
 LOG_VERSION = 2
-"""Version of inspect_ai's log format that is read."""
+"""Version of inspect_ai's log format that can be read."""
 
 STORE = "agentgym"
-"""Key of a sample's store under which its episode is, and name of the scorer."""
+"""Key of a sample's store that holds its episode, and name of the scorer."""
 
 LISTED = "\n\nPossible actions: "
-"""Ends an observation that a tool returns."""
+"""Heading of the actions at the end of an observation that a tool returns."""
 
 
 def read(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
-    """Read a log, whose calls are of the suite's tools; UsageError where it is none."""
+    """Read a log with calls of the suite's tools; UsageError for another file."""
     samples = enumerate(_log(path)["samples"], start=1)
     return tuple(_episode(sample, f"{path}: sample {number}", tools) for number, sample in samples)
 
@@ -94,7 +94,7 @@ def _calls(messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool]) -> Iter
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """Return a message's text, which may stand in parts."""
+    """Return a message's text, which may be in parts."""
     content = message["content"]
     if isinstance(content, str):
         return content

@@ -30,14 +30,14 @@ class LoggedEpisode:
     """One episode of a log; but for ``where`` also the form of the dialect ``jsonl``."""
 
     where: str
-    """Its place in the log: ``FILE:LINE`` or the like."""
+    """Place of the episode in the log: ``FILE:LINE`` or the like."""
     steps: tuple[LoggedStep, ...]
     task: str = ""
-    """Id, source id or path of the game; empty where only `observation` tells the task."""
+    """Id, source id or path of the game; empty where only `observation` identifies the task."""
     observation: str | None = None
-    """What was seen before the first action."""
+    """Observation before the first action."""
     score: float | None = None
-    """The benchmark's own number at the end."""
+    """Final score, in the benchmark's own unit."""
     success: bool | None = None
 
 
@@ -46,15 +46,15 @@ class LogDialect:
     """Log format of one project."""
 
     read: Callable[[Path, Sequence[Tool]], Sequence[LoggedEpisode]]
-    """Reads a log; the tools are the suite's, for logs that hold calls. Raises UsageError."""
+    """Function that reads a log; the suite's tools parse logged calls. It raises UsageError."""
     agrees: Callable[[str, str], bool]
-    """Whether the log's observation (first) shows what ours (second) does."""
+    """Predicate: the log's observation (first) shows what the replay's (second) does."""
     environment: Callable[[Path], Mapping[str, Any]] = lambda path: {}
-    """What a log says it was played in: ``env``, ``split`` and ``options``; empty where it does not."""
+    """Function from a log to its ``env``, ``split`` and ``options``; empty where the log has none."""
 
 
 def read_jsonl(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
-    """Read episodes as ``docs/imports.md`` has them, an object each; UsageError names what is not so."""
+    """Read episodes in the form of ``docs/imports.md``, an object each; UsageError names the wrong field."""
     return tuple(parse_episode(value, where) for where, value in read_json_records(path))
 
 

@@ -21,7 +21,7 @@ from agentgym.io.untrusted import loads_json, read_text
 
 _WELCOME = "-= "
 _ROOMS = ("You are in the middle of a room.", "You stand in a ")
-"""How rooms of published and of built-in games begin."""
+"""Beginnings of the descriptions of rooms in published and built-in games."""
 _RESET = "Action: reset"
 _TASK = "Here is the task"
 _GAME = re.compile(r"(?:using )?([a-z_]+-[^/\s]+/trial_\S+)")
@@ -32,9 +32,9 @@ _END = re.compile(
 )
 _SCORE = re.compile(r"Your score \(min 0\.0, max 1\.0\): ([0-9.]{1,40})")
 _THINKING = re.compile(r"(?:think|thought)\b", re.IGNORECASE)
-"""An action that is a thought."""
+"""Pattern of an action that is a thought."""
 _THOUGHT = re.compile(r"(?:think|thought)(?: \d{1,6})?(?::|\[)", re.IGNORECASE)
-"""A line that begins a thought."""
+"""Pattern of the beginning of a line that is a thought."""
 _PIECES = re.compile(r"[\[\]\n]| \[SEP\] ")
 
 
@@ -76,7 +76,7 @@ def _printed(notebook: Any, path: Path) -> str:
 
 
 def _episodes(text: str, path: Path) -> Iterator[LoggedEpisode]:
-    """Yield the episodes; examples in a prompt, before the task itself, are none."""
+    """Yield the episodes, without the examples in a prompt before the task itself."""
     found: list[LoggedEpisode] = []
     block: list[tuple[int, str]] = []
     game = ""
@@ -84,14 +84,15 @@ def _episodes(text: str, path: Path) -> Iterator[LoggedEpisode]:
         named = _GAME.fullmatch(line.strip())
         end = _END.fullmatch(line.strip())
         last = block[-1][1] if block else ""
-        # the room is also what follows the welcome, and the answer to `look`
+        # the room's description also follows the welcome, and answers `look`
         inside = last.startswith(_WELCOME) or (last != _RESET and _ACTION.match(last))
         begins = line.startswith((*_ROOMS, _WELCOME, _RESET)) and not inside
         if named or end or line.startswith(_TASK) or begins:
             found += _episode(block, game, path)
             block = []
             if end and found:
-                found[-1] = _with_end(found[-1], end)
+                if status := end[1] or end[2]:
+                    found[-1] = replace(found[-1], success=status in ("OK", "True", "1"))
                 yield from found
             if end or line.startswith(_TASK):
                 found, game = [], "" if end else game
@@ -99,11 +100,6 @@ def _episodes(text: str, path: Path) -> Iterator[LoggedEpisode]:
         if begins or (block and line != ""):
             block.append((number, line.rstrip()))
     yield from (*found, *_episode(block, game, path))
-
-
-def _with_end(episode: LoggedEpisode, end: re.Match[str]) -> LoggedEpisode:
-    status = end[1] or end[2]
-    return replace(episode, success=status in ("OK", "True", "1")) if status else episode
 
 
 def _episode(block: Sequence[tuple[int, str]], game: str, path: Path) -> Iterator[LoggedEpisode]:

@@ -21,7 +21,7 @@ from agentgym.io.untrusted import loads_json, read_json_records
 _SEEN = re.compile(r"current observation is: (.*?)\nYour admissible actions", re.DOTALL)
 _TAGGED = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 _UNTAGGED = 30
-"""Characters at the end of a response that count as its action where it has no tags."""
+"""Characters at the end of a response without tags that count as its action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class _Row:
     llm_output: str | None = None
     output: str | None = None
     projected_action: str | None = None
-    """What was sent to the environment."""
+    """Action sent to the environment."""
     reward: float | None = None
     done: bool | None = None
     info_json: str | None = None

@@ -19,7 +19,7 @@ from agentgym.evaluation.log.results import AGENT, RunEndpoint
 from agentgym.evaluation.suites.suite import PlayedEnv, SuiteAgent
 
 CALLS_FILE = "calls.jsonl"
-"""In a run's folder: the ledger of its calls, a line for each; nothing reads it."""
+"""File in a run's folder with the ledger of its calls, a line each; the package never reads it."""
 
 _SPEC_FIELDS = frozenset(each.name for each in fields(EndpointSpec)) - {"url"}
 
@@ -29,15 +29,15 @@ class EndpointSettings:
     """Endpoint settings of one command's runs."""
 
     cache: Path | None = None
-    """File of answers; None for none."""
+    """File of cached answers; None for no cache."""
     mode: CacheMode = "off"
-    """Of the cache."""
+    """Mode of the cache."""
     budget: EndpointBudget = field(default_factory=EndpointBudget)
-    """Of all runs together; what is spent stops them."""
+    """Budget of all runs together; the runs stop when it is spent."""
     prices: Path | None = None
-    """File of prices; None for none."""
+    """File of prices; None for no prices."""
     probe: bool = True
-    """Whether each endpoint is first asked what it takes, which costs about a dozen short requests."""
+    """Whether each endpoint's parameters are probed first, which costs about a dozen short requests."""
 
 
 class NamedEndpoint(NamedTuple):
@@ -45,7 +45,7 @@ class NamedEndpoint(NamedTuple):
 
     spec: EndpointSpec
     asked_by: tuple[str, ...]
-    """As `agentgym.evaluation.log.results.RunEndpoint.asked_by`."""
+    """Agent or environments that use it, `agentgym.evaluation.log.results.RunEndpoint.asked_by`."""
 
 
 def named_endpoints(agent: SuiteAgent | None, envs: Iterable[PlayedEnv]) -> list[NamedEndpoint]:
@@ -75,7 +75,7 @@ def _spec_of(table: Mapping[str, Any]) -> EndpointSpec:
 
 
 class RunSessions:
-    """The sessions of a command: one for each run, with what the runs before left of the budgets."""
+    """Endpoint sessions of a command: one for each run, with the rest of the budgets."""
 
     def __init__(self, settings: EndpointSettings):
         """Begin with nothing spent."""
@@ -122,7 +122,7 @@ class RunSessions:
         try:
             return open_endpoint(spec).probe().to_json()
         except CacheMissError:
-            return {}  # nobody is asked, and the cache does not know
+            return {}  # the run only replays, and the cache has no probe
 
 
 def _left(budget: EndpointBudget, spent: Spending) -> EndpointBudget:

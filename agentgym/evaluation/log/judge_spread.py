@@ -1,6 +1,6 @@
 """Judge spread: the variation of repeated ratings of one transcript, ``judge_spread.json``.
 
-Whoever ran the benchmark measures it with ``agentgym judge RUN``; it is stated, and no rank depends on it.
+The submitter measures it with ``agentgym judge RUN``; no rank depends on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentgym.io.untrusted import read_json
 SPREAD_FILE = "judge_spread.json"
 
 JUDGE = "judge"
-"""What environments call the answerer that rates."""
+"""Name of the judge among an environment's query backends."""
 
 SPREAD_SCHEMA = 1
 """Version of the file's format."""
@@ -29,14 +29,14 @@ class JudgedAgain:
     """Repeated ratings of a sample of an environment's episodes."""
 
     judge: str
-    """`agentgym.core.queries.AnswerKind.name` of what was asked."""
+    """Kind and fingerprint of the judge, its `agentgym.core.queries.AnswerKind.name`."""
     episodes: tuple[str, ...]
-    """Those that were judged again, by their ids."""
+    """Ids of the episodes that were judged again."""
     unanswered: int
-    """Ratings that could not be had, of all that were asked for."""
+    """Number of requested ratings without an answer."""
     deviations: Mapping[str, float]
-    """Standard deviation of one rating about the mean of its transcript's, by name: the score, and each
-    measure that the judge moves."""
+    """Standard deviation of one rating about its transcript's mean, by name: the score, and each measure that
+    the judge changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class JudgeSpread:
 
     schema: int
     request_id: str
-    """Of the run."""
+    """Request id of the run."""
     ratings: int
-    """How often each transcript was judged."""
+    """Number of ratings of each transcript."""
     seed: int
-    """Drew the sample."""
+    """Seed of the sample."""
     envs: Mapping[str, JudgedAgain]
-    """By label, of the environments that ask a judge."""
+    """Spread by label, for the environments with a judge."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""The answers of a run that no other machine need give alike: recorded, replayed, and computed again.
+"""Recorded answers of a run, which other machines may not reproduce: recorded, replayed, recomputed.
 
 ``answers.jsonl`` holds the answers of query backends outside the package: one line per question, by the
 digest of the question. Replaying takes answers from there and never asks; where the part that answered is at
@@ -28,7 +28,7 @@ from agentgym.io.untrusted import MAX_LINES_SIZE, loads_json, read_file
 ANSWERS_FILE = "answers.jsonl"
 
 _AT_ONCE = 256
-"""Questions that are asked again in one call."""
+"""Most queries that are recomputed in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class RecordedAnswer:
     env: str
     """Label of the environment in the suite."""
     kind: str
-    """`agentgym.core.queries.AnswerKind.name`: what answered."""
+    """Kind and fingerprint of the backend, its `agentgym.core.queries.AnswerKind.name`."""
     key: str
-    """sha256 of the question; of sampled kinds also of the episode and the question's place in it."""
+    """sha256 of the query; for sampled kinds also of the episode and the query's place in it."""
     value: Any
-    """The answer, as JSON."""
+    """Answer, as JSON."""
 
     @property
     def line(self) -> str:
@@ -55,13 +55,13 @@ class AnswerPin:
     """Identity of an environment's outside answers: part of a run's request."""
 
     name: str
-    """Among `agentgym.env.AgentEnv.query_backends`."""
+    """Key of `agentgym.env.AgentEnv.query_backends`."""
     kind: str
-    """`agentgym.core.queries.AnswerKind.name`: the part that answers, and what pins it."""
+    """Kind and fingerprint of the backend, its `agentgym.core.queries.AnswerKind.name`."""
     standing: Reproducibility
-    """What its answers rest on."""
+    """Basis on which its answers can be checked."""
     sampled: bool
-    """Whether equal questions may have different answers."""
+    """Whether equal queries may have different answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ class AnswerCheck:
     """Verification of the answers of a run."""
 
     recorded: int
-    """Answers that episodes rest on, each from ``answers.jsonl``."""
+    """Number of answers in ``answers.jsonl`` that episodes rest on."""
     recomputed: int
-    """Of these, those that were computed here again and agreed."""
+    """Number of these that were recomputed here and agreed."""
     attested: int
-    """Of these, those that cannot be computed again."""
+    """Number of these that nobody can recompute."""
     absent: tuple[str, ...] = ()
-    """Why answers that can be recomputed were not: what is not at hand."""
+    """Reasons why recomputable answers were not recomputed, such as a missing index."""
 
     @property
     def badge(self) -> str:
@@ -87,7 +87,7 @@ class AnswerCheck:
 
 def answer_pins(query_backends: Mapping[str, QueryBackend]) -> tuple[AnswerPin, ...]:
     """Return the identities of a game's outside answers, by name."""
-    kinds = sorted((name, answerer.kind) for name, answerer in query_backends.items())
+    kinds = sorted((name, backend.kind) for name, backend in query_backends.items())
     return tuple(
         AnswerPin(name, kind.name, kind.standing, kind.sampled)
         for name, kind in kinds
@@ -111,7 +111,7 @@ def question_key(kind: AnswerKind, context: QueryContext) -> str:
 
 
 def lost_key(key: str) -> str:
-    """Return what the unreadable replies to a question are recorded under, which is asked again."""
+    """Return the key under which a query's unreadable replies are recorded; the query is repeated."""
     return sha256_json([key])
 
 
@@ -166,28 +166,25 @@ def parse_answer(line: bytes, where: str) -> RecordedAnswer:
 class RecordingAnswers:
     """Answer source of a run being played, `agentgym.core.queries.AnswerSource`: records new answers."""
 
-    def __init__(self, book: RecordedAnswers, env: str, append: Callable[[str], None]):
-        """Record into a book.
-
-        ``append`` writes a line durably: no episode may outlast the answers it rests on.
-        """
+    def __init__(self, book: RecordedAnswers, env: str, append: Callable[[str], object]):
+        """Record into a book; ``append`` writes a line durably: no episode may outlast its answers."""
         self._book = book
         self._env = env
         self._append = append
 
-    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, backend: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
         """Return the answers that were recorded before."""
-        kind = answerer.kind
+        kind = backend.kind
         if kind.standing == "exact":
             return [UNKNOWN] * len(contexts)
         records = (self._book.find(self._env, kind, question_key(kind, each)) for each in contexts)
         return [UNKNOWN if record is None else record.value for record in records]
 
     def keep(
-        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
+        self, backend: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Record answers; return them as they will be read again: a replay must see the very same values."""
-        kind = answerer.kind
+        kind = backend.kind
         if kind.standing == "exact":
             return answers
         return [
@@ -197,11 +194,11 @@ class RecordingAnswers:
 
     def _recorded(self, kind: AnswerKind, key: str, value: Any) -> Any:
         before = self._book.find(self._env, kind, key)
-        if isinstance(value, UnansweredError):  # for people: nothing rests on it, and the question stays open
+        if isinstance(value, UnansweredError):  # information only: the query stays open
             self._recorded(kind, lost_key(key), value.recorded)
             return value
         if before is not None:
-            return before.value  # to an equal question that was asked at the same time
+            return before.value  # the answer to an equal query of the same time
         answer = RecordedAnswer(self._env, kind.name, key, loads_json(canonical_json(value), "answer"))
         self._append(answer.line)
         self._book.add(answer)
@@ -217,9 +214,9 @@ class ReplayedAnswers:
         self._env = env
         self._used: dict[str, tuple[QueryBackend, Any, Any]] = {}
 
-    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
-        """Return the answers of the book; an UnansweredError where it has none."""
-        kind = answerer.kind
+    def find(self, backend: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
+        """Return the recorded answers; an UnansweredError for each query without one."""
+        kind = backend.kind
         if kind.standing == "exact":
             return [UNKNOWN] * len(contexts)
         answers: list[Any] = []
@@ -230,14 +227,14 @@ class ReplayedAnswers:
                 reason = f"{ANSWERS_FILE} has no answer of {kind.name!r} to a question of turn {each.turn}"
                 answers.append(UnansweredError(reason))
             else:
-                self._used[key] = answerer, each.question, found.value
+                self._used[key] = backend, each.question, found.value
                 answers.append(found.value)
         return answers
 
     def keep(
-        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
+        self, backend: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
-        """Pass on what the package computes itself."""
+        """Return the answers unchanged: the package computes them itself."""
         return answers
 
     @property
@@ -248,19 +245,19 @@ class ReplayedAnswers:
     def check(self) -> tuple[AnswerCheck, list[str]]:
         """Repeat recomputable questions; return their number and the disagreements."""
         kinds: dict[str, tuple[QueryBackend, list[tuple[Any, Any]]]] = {}
-        for answerer, question, recorded in self._used.values():
-            kinds.setdefault(answerer.kind.name, (answerer, []))[1].append((question, recorded))
+        for backend, question, recorded in self._used.values():
+            kinds.setdefault(backend.kind.name, (backend, []))[1].append((question, recorded))
         recomputed, attested = 0, 0
         absent: list[str] = []
         problems: list[str] = []
-        for answerer, pairs in kinds.values():
-            if answerer.kind.standing == "attested":
+        for backend, pairs in kinds.values():
+            if backend.kind.standing == "attested":
                 attested += len(pairs)
-            elif answerer.kind.sampled:
-                absent.append(f"{answerer.kind.name} samples: nothing to compare with")
+            elif backend.kind.sampled:
+                absent.append(f"{backend.kind.name} samples: nothing to compare with")
             else:
                 try:
-                    differing = list(_differing(answerer, pairs))
+                    differing = list(_differing(backend, pairs))
                 except (MissingDataError, MissingPackageError, UnansweredError) as error:
                     absent.append(str(error))
                     continue
@@ -270,7 +267,7 @@ class ReplayedAnswers:
 
 
 def merged(checks: Iterable[AnswerCheck]) -> AnswerCheck:
-    """Add up what was found in several environments."""
+    """Return the sum of the checks of several environments."""
     found = list(checks)
     return AnswerCheck(
         sum(check.recorded for check in found),
@@ -280,13 +277,13 @@ def merged(checks: Iterable[AnswerCheck]) -> AnswerCheck:
     )
 
 
-def _differing(answerer: QueryBackend, pairs: Sequence[tuple[Any, Any]]) -> Iterator[str]:
+def _differing(backend: QueryBackend, pairs: Sequence[tuple[Any, Any]]) -> Iterator[str]:
     for begin in range(0, len(pairs), _AT_ONCE):
         some = pairs[begin : begin + _AT_ONCE]
         for (question, recorded), computed in zip(
-            some, answerer.answer([question for question, _ in some]), strict=True
+            some, backend.answer([question for question, _ in some]), strict=True
         ):
             if isinstance(computed, UnansweredError):
                 raise computed
-            if not answerer.agrees(recorded, computed):
-                yield f"{answerer.kind.name} answers {str(question)!r:.60} otherwise here"
+            if not backend.agrees(recorded, computed):
+                yield f"{backend.kind.name} answers {str(question)!r:.60} otherwise here"

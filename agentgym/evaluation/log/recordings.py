@@ -21,6 +21,7 @@ from agentgym.evaluation.log.recorded_answers import (
 from agentgym.evaluation.log.results import (
     EPISODES_FILE,
     EvalSample,
+    RunEnv,
     chained,
     closed,
     episode_lines,
@@ -32,6 +33,7 @@ from agentgym.evaluation.suites.suite import SCALE, Suite, SuiteAgent, SuiteEnv
 from agentgym.evaluation.suites.suite_text import write_suite
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.provenance import Provenance, here_and_now
+from agentgym.registration import class_of
 
 
 class Recording:
@@ -41,10 +43,7 @@ class Recording:
     """
 
     def __init__(self, folder: Path, name: str, player: SuiteAgent, *, seed: int):
-        """Prepare to record.
-
-        ``seed``: the suite's, from which the episodes' seeds follow.
-        """
+        """Prepare to record; the seeds of episodes follow from the suite's ``seed``."""
         self.run_folder = folder / name / player.display_name
         self._folder = folder
         self._suite = Suite(name, "1", seed, agent=SCALE)
@@ -96,7 +95,7 @@ class Recording:
             self._folder,
             self._suite,
             self._player,
-            [(env, *self._found[env.label]) for env in self._suite.env],
+            [RunEnv.of(env, *self._found[env.label]) for env in self._suite.env],
             self._episodes,
             self._provenance,
             answers=self._answers,
@@ -107,22 +106,20 @@ def write_recorded(
     folder: Path,
     suite: Suite,
     player: SuiteAgent,
-    found: Sequence[tuple[SuiteEnv, str, tuple[AnswerPin, ...]]],
+    found: Sequence[RunEnv],
     episodes: Sequence[EvalSample],
     provenance: Provenance,
     *,
     answers: Sequence[str] = (),
 ) -> Path:
-    """Write episodes as a complete run, ``SUITE/PLAYER``; return its folder.
-
-    ``found``: the environments, each with the sha256 of its split's manifest and its answer sources.
-    """
-    run = new_run(suite, player, found, provenance=(provenance,))
+    """Write episodes as a complete run, ``SUITE/PLAYER``; return its folder."""
+    schemas = {env.env.label: class_of(env.env.id).state_schema for env in found}
+    run = new_run(suite, player, found, provenance=(provenance,), schemas=schemas)
     run_folder = folder / suite.name / player.display_name
     make_folder(run_folder)
     # a recording's request grows with its tasks, and the chain begins with the request
     lines = chained(run.request_id, episodes)
-    replace_file(run_folder / EPISODES_FILE, episode_lines(lines).decode())
+    replace_file(run_folder / EPISODES_FILE, episode_lines(lines))
     sha256 = None
     if answers:
         path = run_folder / ANSWERS_FILE

@@ -36,15 +36,13 @@ _HINTED: Mapping[str, tuple[str, str]] = {
     ),
     "URL password": ("://", r"(?<=://)[^\s/:@]{1,64}:[^\s/@]{1,64}@"),
 }
-"""Name -> words one of which every match holds in small letters, for speed; and the pattern.
-
-Each is linear: a run of characters is entered at its beginning alone, and what may repeat without bound is
-followed by something that it cannot be.
-"""
+"""Words and a pattern by name: each match contains one of the words in small letters, which is tested first
+for speed. Patterns run in linear time: a run of characters is entered at its beginning alone, and an
+unbounded repetition is followed by a character outside it."""
 
 _SECRET_NAME = re.compile(r"(?a:\w*_)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)")
 _MIN_VALUE_LENGTH = 8
-"""Characters of a variable's value below which it may be an ordinary word."""
+"""Least characters of a variable's value: a shorter one may be an ordinary word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Redaction:
     """Number of replacements of a pattern."""
 
     pattern: str
-    """Name of the pattern, never the pattern itself: one of a user's own may be the secret."""
+    """Name of the pattern, never the pattern itself, since a user's own may contain the secret."""
     count: int
 
 
@@ -70,10 +68,7 @@ class Redactor:
     """
 
     def __init__(self, patterns: Iterable[str] = (), *, environ: Mapping[str, str] | None = None):
-        """Compile the patterns.
-
-        ``environ``: variables whose values are secrets (default: `os.environ`).
-        """
+        """Compile the patterns; secrets are values of ``environ`` (default: `os.environ`)."""
         variables = os.environ if environ is None else environ
         self._patterns = [
             *_of_variables(variables),

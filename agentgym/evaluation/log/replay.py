@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from agentgym.core.episodes import game_end, taken_step
 from agentgym.core.hashing import HashChain
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import Completion, EndReason, Observation, Step
@@ -26,31 +27,39 @@ class ReplayEnv:
     env: SuiteEnv
     game: AgentEnv[Any]
     answers: ReplayedAnswers
-    """What the game's questions are answered from."""
+    """Recorded answers to the game's queries."""
     plan: Mapping[EpisodeKey, PlannedEpisode]
 
 
-def open_worlds(run: StoredRun, answers: RecordedAnswers, stack: ExitStack) -> dict[str, ReplayEnv]:
+def open_replay_envs(run: StoredRun, answers: RecordedAnswers, stack: ExitStack) -> dict[str, ReplayEnv]:
     """Open the environments that a run found, on the given stack; return them by label."""
     suite, found = run.suite, {found.env.label for found in run.log.envs}
-    worlds = {}
+    replay_envs = {}
     for env in suite.env:
         if env.label in found:
-            columns(env)  # raises where tables could not show what the suite asks for
+            columns(env)  # raises for columns of the suite that tables cannot show
             game = open_single(env)
             stack.callback(game.close)
+            game.state_schema = run.log.state_schemas.get(env.label, 1)
             game.answer_source = replayed_answers = ReplayedAnswers(answers, env.label)
             plan = planned_episodes(suite, env, game.tasks)
-            by_key = {(env.label, episode.task.id, episode.rollout): episode for episode in plan}
-            worlds[env.label] = ReplayEnv(env, game, replayed_answers, by_key)
-    return worlds
+            by_key = {episode.key: episode for episode in plan}
+            replay_envs[env.label] = ReplayEnv(env, game, replayed_answers, by_key)
+    return replay_envs
 
 
 class ReplayGames:
     """Environments of a run, opened for replay at first use."""
 
-    def __init__(self, envs: Iterable[PlayedEnv], answers: RecordedAnswers, stack: ExitStack):
-        """Hold the environments, the run's answers, and the stack that closes what is opened."""
+    def __init__(
+        self,
+        envs: Iterable[PlayedEnv],
+        answers: RecordedAnswers,
+        stack: ExitStack,
+        schemas: Mapping[str, int],
+    ):
+        """Hold the environments, the run's answers, what closes them, and `EvalLog.state_schemas`."""
+        self._schemas = schemas
         self._envs = {env.label: env for env in envs}
         self._answers = answers
         self._stack = stack
@@ -63,6 +72,7 @@ class ReplayGames:
         if label not in self._games:
             game = self._games[label] = open_single(self._envs[label])
             self._stack.callback(game.close)
+            game.state_schema = self._schemas.get(label, 1)
             game.answer_source = ReplayedAnswers(self._answers, label)
         return self._games[label], self._envs[label]
 
@@ -77,11 +87,11 @@ class Replay:
         self.game = game
         self._chain = chain
         self.observation = observation
-        """What the agent saw last."""
+        """Last observation of the agent."""
         self.info = info
-        """Its info."""
+        """Last info of the environment."""
         self.initial_hash: str = info["state_hash"]
-        """Of the state it started in."""
+        """Hash of the initial state."""
         self.rewards: list[float] = []
         self._actions: list[str] = []
         self._invalid = 0
@@ -99,8 +109,13 @@ class Replay:
         return self._terminated or self._truncated
 
     @property
+    def end_reason(self) -> EndReason | None:
+        """Why the game is over; None where it is not."""
+        return game_end(terminated=self._terminated, truncated=self._truncated, won=self.info["won"])
+
+    @property
     def links(self) -> list[str]:
-        """Of the hash chain, up to now."""
+        """Links of the hash chain so far."""
         return self._chain.links
 
     def step(self, action: str) -> None:
@@ -117,19 +132,8 @@ class Replay:
         """Play an answer's action; return the step, as the agent that gave the answer saw it."""
         observation, info = self.observation, self.info
         self.step(completion.action)
-        return Step(
-            observation=observation,
-            state_hash=info["state_hash"],
-            admissible_actions=info["admissible_actions"],
-            completion=completion,
-            reward=self.rewards[-1],
-            next_state_hash=self.info["state_hash"],
-            valid=self.info["action_is_valid"],
-            terminated=self._terminated,
-            truncated=self._truncated,
-            cost=self.info.get("step_cost", 1.0),
-            side=info["side"] if self.game.sides > 1 else None,
-        )
+        outcome = self.observation, self.rewards[-1], self._terminated, self._truncated, self.info
+        return taken_step(observation, info, completion, outcome, sided=self.game.sides > 1)
 
     def record(self, claimed: EvalSample) -> EvalSample | str:
         """Return the record of the replay, or why it cannot be that of ``claimed``.
@@ -137,10 +141,8 @@ class Replay:
         ``claimed`` gives what no replay can know: costs, the error that ended the episode, and its place in
         the file.
         """
-        reason: EndReason = "step_limit"
-        if self._terminated:
-            reason = "success" if self.info["won"] else "failure"
-        elif not self._truncated:
+        reason = self.end_reason
+        if reason is None:
             if claimed.end_reason not in ABORTED:
                 return f"is not over after its {len(self.rewards)} actions, but ended as {claimed.end_reason}"
             reason = claimed.end_reason
@@ -168,10 +170,10 @@ class Replay:
         return again.measured_as(claimed)
 
 
-def replayed(claimed: EvalSample, world: ReplayEnv, seed: int) -> EvalSample | str:
+def replayed(claimed: EvalSample, replay_env: ReplayEnv, seed: int) -> EvalSample | str:
     """Play an episode's actions; return the record they make, or why they cannot be played."""
     try:
-        replay = Replay.begin(world.game, world.env, claimed.task_id, seed, claimed.rollout)
+        replay = Replay.begin(replay_env.game, replay_env.env, claimed.task_id, seed, claimed.rollout)
         for action in claimed.actions:
             if replay.over:
                 return f"continues after its end at step {len(replay.rewards)}"

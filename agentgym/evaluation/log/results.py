@@ -14,43 +14,45 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from agentgym.core.arrays import sum_in_order
 from agentgym.core.hashing import HashChain, canonical_json, sha256_json
 from agentgym.core.types import EndReason, Trajectory
 from agentgym.evaluation.log.recorded_answers import AnswerPin
 from agentgym.evaluation.suites.suite import PlayedEnv, Suite, SuiteAgent, SuiteEnv
 from agentgym.io.provenance import Provenance
 
-SCHEMA = 4
-"""Version of the two files' format."""
+SCHEMA = 5
+"""Version of the two files' format; files of version 4, which are read too, have no `state_schemas`."""
 
 REQUEST_SCHEMA = 1
-"""Version of the JSON that request ids are digests of."""
+"""Version of the JSON whose digest is the request id."""
 
 RUN_FILE = "run.json"
 EPISODES_FILE = "episodes.jsonl"
 VERIFY_FILE = "verify.json"
 
 ABORTED: tuple[EndReason, ...] = ("context_limit", "parse_error", "agent_error", "env_error")
-"""Ends without a result: the episode stays in the denominator with score 0, its measures as
-`agentgym.core.suite_spec.SuiteSpec.counted` has them."""
+"""End reasons without a result: the episode counts with score 0, and with measures from
+`agentgym.core.suite_spec.SuiteSpec.counted`."""
 
 RETRIED: tuple[EndReason, ...] = ("agent_error", "env_error")
-"""Ends that are a machine's fault: a resumed run plays these episodes again."""
+"""End reasons that are a machine's fault: a resumed run repeats these episodes."""
 
 _UNREPEATABLE = ("env_seconds", "model_seconds", "attempt", "previous", "format_errors", "transcript")
-"""Keys of an episode that differ between equal runs, or tell how it was recorded."""
+"""Keys of an episode that differ between equal runs, or describe its recording."""
 
 AGENT = "agent"
-"""What asks an endpoint, where no environment does."""
+"""Name for the agent in `RunEndpoint.asked_by`, in place of an environment's label."""
 
 STATED = {"stated": True}
-"""Metadata of fields that are the submitter's word; ``stated_among`` has the values among which one is."""
+"""Metadata of fields that the submitter claims; ``stated_among`` lists the values for which that holds."""
 
 
 EpisodeKey: TypeAlias = tuple[str, str, int]
-"""Environment's label, task id and rollout: unique within a run but for attempts."""
+"""Environment's label, task id and rollout: unique within a run except for repeated attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,37 +66,37 @@ class EvalSample:
     seed: int
     rollout: int
     actions: tuple[str, ...]
-    """The T actions sent to the environment."""
+    """Actions sent to the environment, T of them."""
     rewards: tuple[float, ...]
-    """The T rewards."""
+    """Rewards of the T steps."""
     hash_chain: tuple[str, ...]
-    """T + 1 links, see `agentgym.core.hashing.HashChain`."""
+    """Links of the hash chain, T + 1 of them, see `agentgym.core.hashing.HashChain`."""
     episode_return: float
     score: float
     won: bool
     progress: float
     length: int
-    """T."""
+    """Number of steps, T."""
     invalid_count: int
     end_reason: EndReason = field(metadata={"stated_among": ABORTED})
-    """Which of `ABORTED` it is, is the submitter's word."""
+    """Reason for the end; among those of `ABORTED`, the submitter claims it."""
     prompt_tokens: int = field(metadata=STATED)
     completion_tokens: int = field(metadata=STATED)
     env_seconds: float = field(metadata=STATED)
     model_seconds: float = field(metadata=STATED)
     cost: float = field(metadata=STATED)
-    """US dollars."""
+    """Cost in US dollars."""
     attempt: int = 1
-    """1 for the first line of this episode; earlier ones ended for a reason of `RETRIED`."""
+    """Number of the attempt, from 1; the earlier ones ended for a reason of `RETRIED`."""
     previous: str = ""
-    """sha256 of the line before, of the first line the request id."""
+    """sha256 of the previous line; in the first line the request id."""
     format_errors: int = field(default=0, metadata=STATED)
-    """Responses that the parser could not read."""
+    """Number of responses that the parser could not read."""
     transcript: str = ""
     """sha256 of the episode's line in ``transcripts.jsonl``; empty without one."""
     measures: Mapping[str, float] = field(default_factory=dict)
-    """The environment's measures at the end, by name: where an error ended it the worse bound, but what was
-    spent as it was spent."""
+    """Measures of the environment at the end, by name: where an error ended the episode the worse bound,
+    except that costs are the actual ones."""
 
     @property
     def key(self) -> EpisodeKey:
@@ -108,7 +110,7 @@ class EvalSample:
 
     @property
     def repeatable(self) -> dict[str, Any]:
-        """JSON of what an equal run would repeat: all but timings."""
+        """Fields that an equal run repeats, as JSON: all but timings."""
         return {key: getattr(self, key) for key in _SAMPLE_FIELDS if key not in _UNREPEATABLE}
 
     @property
@@ -140,15 +142,20 @@ class RunEnv:
 
     env: PlayedEnv
     spec: str
-    """`PlayedEnv.spec`: id and options as JSON."""
+    """Id and options as JSON, `PlayedEnv.spec`."""
     manifest_sha256: str
-    """Pins the task ids of the split."""
+    """Digest of the manifest, which fixes the task ids of the split."""
     answers: tuple[AnswerPin, ...] = ()
-    """What answers the environment's questions, where the package itself does not."""
+    """Backends that answer the environment's queries, unless the package itself does."""
+
+    @classmethod
+    def of(cls, env: SuiteEnv, manifest_sha256: str = "", answers: tuple[AnswerPin, ...] = ()) -> RunEnv:
+        """Return an environment of a suite, with what was found of its tasks and its answer sources."""
+        return cls(env.played, env.spec, manifest_sha256, answers)
 
     @property
     def request(self) -> dict[str, Any]:
-        """JSON that the request id covers: without answers where there are none."""
+        """JSON that the request id covers; ``answers`` only where there are any."""
         table = asdict(self)
         if not self.answers:
             del table["answers"]
@@ -168,13 +175,13 @@ class RunEndpoint:
     """A model behind a run's endpoint, and the capabilities of its server."""
 
     url: str
-    """Without credentials."""
+    """Address without credentials."""
     model: str
-    """As the server names it."""
+    """Name of the model on the server."""
     asked_by: tuple[str, ...]
-    """`AGENT`, or the label of an environment and what asks there, such as ``SOTOPIA: judge``."""
+    """Users of the endpoint: `AGENT`, or an environment's label and backend, such as ``SOTOPIA: judge``."""
     probe: Mapping[str, Any]
-    """`agentgym.endpoint.EndpointProbe` as a table; empty where nothing was asked but the cache."""
+    """Table of the `agentgym.endpoint.EndpointProbe`; empty where the cache answered everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +202,32 @@ class EvalLog:
 
     schema: int
     request_id: str
-    """sha256 of the request: suite, environments, manifests, agent. Names the folder."""
+    """sha256 of the request: suite, environments, manifests, agent. It names the folder."""
     result_id: str | None
-    """sha256 of the request id and each episode's result without timings; None until the run is complete."""
+    """sha256 of the request id and each result without timings; None until the run is complete."""
     episodes_sha256: str | None
     """sha256 of the complete ``episodes.jsonl``."""
     suite: EvalSpec
     suite_sha256: str
     envs: tuple[RunEnv, ...]
     left_out: tuple[Excluded, ...]
-    """Environments without episodes: of those that are not in `envs` the data was missing, those that are the
-    agent does not play."""
+    """Environments without episodes: those absent from `envs` lack data here, the others the agent does not
+    play."""
     agent: SuiteAgent = field(metadata=STATED)
-    """Who played: proven only where verification lets the agent play again."""
+    """Agent of the run: verified only where verification lets the agent play again."""
     provenance: tuple[Provenance, ...] = field(metadata=STATED)
-    """Every machine and version that played a part of it, in order."""
+    """Machines and versions that played a part of it, in order."""
     transcripts_sha256: str | None = None
     """sha256 of the complete ``transcripts.jsonl``; None without one."""
     answers_sha256: str | None = None
     """sha256 of the complete ``answers.jsonl``; None without one."""
     endpoints: tuple[RunEndpoint, ...] = field(default=(), metadata=STATED)
-    """Models behind endpoints that were asked, by the agent and by environments."""
+    """Models behind endpoints that the agent or environments use."""
+    state_schemas: Mapping[str, int] = field(default_factory=dict)
+    """Versions of the state hashes, `AgentEnv.state_schema`, by environment's label; 1 where absent."""
     record_id: str | None = None
-    """sha256 of all else in this file, so of every line, attempt, date and version; None until the run is
-    complete."""
+    """sha256 of all other fields of this file, and so of every line, attempt, date and version; None
+    until the run is complete."""
 
     @property
     def request(self) -> dict[str, Any]:
@@ -247,13 +256,13 @@ class EvalLog:
 
     @property
     def unsupported(self) -> tuple[Excluded, ...]:
-        """The environments at hand that the agent does not play."""
+        """Environments with data that the agent does not play."""
         found = {env.env.label for env in self.envs}
         return tuple(gap for gap in self.left_out if gap.label in found)
 
     @property
     def missing(self) -> tuple[Excluded, ...]:
-        """The environments that were not at hand."""
+        """Environments whose data was missing."""
         found = {env.env.label for env in self.envs}
         return tuple(gap for gap in self.left_out if gap.label not in found)
 
@@ -271,27 +280,32 @@ class EvalLog:
     @property
     def text(self) -> str:
         """The file's content."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(self._table, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def record_digest(self) -> str:
         """The expected `record_id`."""
-        return sha256_json({**asdict(self), "record_id": None})
+        return sha256_json({**self._table, "record_id": None})
+
+    @property
+    def _table(self) -> dict[str, Any]:
+        lacking = "state_schemas" if self.schema == 4 else ""
+        return {key: value for key, value in asdict(self).items() if key != lacking}
 
 
 def new_run(
     suite: Suite,
     agent: SuiteAgent,
-    envs: Iterable[tuple[SuiteEnv, str, tuple[AnswerPin, ...]]],
+    envs: Iterable[RunEnv],
     left_out: Iterable[Excluded] = (),
     provenance: tuple[Provenance, ...] = (),
+    schemas: Mapping[str, int] = MappingProxyType({}),
 ) -> EvalLog:
     """Return the record of a run that begins now.
 
-    ``envs``: the environments at hand, each with the sha256 of its split's manifest and its answer sources;
-    ``left_out``: the others, and those that the agent does not play.
+    ``envs``: the environments at hand; ``left_out``: the others, and those that the agent does not play;
+    ``schemas``: versions of their state hashes.
     """
-    found = tuple(RunEnv(env.played, env.spec, manifest, answers) for env, manifest, answers in envs)
     draft = EvalLog(
         schema=SCHEMA,
         request_id="",
@@ -299,10 +313,11 @@ def new_run(
         episodes_sha256=None,
         suite=EvalSpec(**suite.header),
         suite_sha256=suite.sha256,
-        envs=found,
+        envs=tuple(envs),
         left_out=tuple(left_out),
         agent=agent,
         provenance=provenance,
+        state_schemas=dict(schemas),
     )
     return replace(draft, request_id=sha256_json(draft.request))
 
@@ -336,7 +351,7 @@ def record_of(trajectory: Trajectory, env: PlayedEnv) -> EvalSample:
         completion_tokens=sum(c.completion_tokens for c in completions),
         env_seconds=trajectory.env_seconds,
         model_seconds=trajectory.model_seconds,
-        cost=float(sum(c.cost for c in completions)),
+        cost=sum_in_order(c.cost for c in completions),
         format_errors=sum(c.format_error != "" for c in completions),
         measures=dict(trajectory.measures),
     )
@@ -347,12 +362,13 @@ def closed(
     episodes: Sequence[EvalSample],
     transcripts_sha256: str | None,
     answers_sha256: str | None = None,
+    episodes_sha256: str | None = None,
 ) -> EvalLog:
-    """Return the record of a complete run, with every digest."""
+    """Return the record of a complete run, with every digest; None has that of the episodes computed."""
     complete = replace(
         run,
         result_id=result_id(run.request_id, episodes),
-        episodes_sha256=hashlib.sha256(episode_lines(episodes)).hexdigest(),
+        episodes_sha256=episodes_sha256 or hashlib.sha256(episode_lines(episodes)).hexdigest(),
         transcripts_sha256=transcripts_sha256,
         answers_sha256=answers_sha256,
     )

@@ -39,7 +39,7 @@ RUN_FILES: Mapping[str, bool] = {
     CALLS_FILE: False,
     VERIFY_FILE: False,
 }
-"""What a run's folder may hold, and whether verdicts depend on it. All of it is fuzzed."""
+"""Files of a run's folder, and whether verdicts depend on each. The fuzzer changes all of them."""
 
 
 def read_run(folder: Path) -> EvalLog:
@@ -53,14 +53,14 @@ def read_run(folder: Path) -> EvalLog:
 
 def parse_run(table: Any, where: str) -> EvalLog:
     """Parse the content of a ``run.json``; ``where`` names the file in messages."""
-    if isinstance(table, dict) and table.get("schema") != SCHEMA:
+    if isinstance(table, dict) and table.get("schema") not in (4, SCHEMA):
         raise UsageError(f"{where}: schema {table.get('schema')!r:.20} is not {SCHEMA}; run it again")
     run = parse(EvalLog, table, where)
     try:
-        run.text.encode()
+        text = run.text.encode()
     except ValueError as error:  # an infinite number, or half a surrogate pair
         raise UsageError(f"{where} is damaged: {error}") from error
-    for key in table.keys() - json.loads(run.text).keys():
+    for key in table.keys() - json.loads(text).keys():
         raise UsageError(f"{where}: schema {run.schema} has no key {key!r}; run it again")
     check_names((("suite", run.suite.name), ("agent", run.agent.name)), f"{where}: ")
     if not run.provenance:
@@ -78,32 +78,40 @@ class SampleLines:
     """Content of an ``episodes.jsonl``."""
 
     samples: list[EvalSample]
-    """Of the lines that are well formed, in the order in which the episodes ended, every attempt."""
+    """Samples of the well-formed lines, every attempt, in the order in which they ended."""
     malformed: Mapping[int, str]
-    """What is wrong with the other lines, by number."""
+    """Error of each other line, by number."""
     sha256: str
-    """Of the file."""
+    """Digest of the file, sha256."""
+    line_sha256s: list[str]
+    """Digest of the line of each of `samples`, sha256."""
 
-    def checked(self, folder: Path) -> list[EvalSample]:
-        """Return the episodes; `UsageError` with the number of the first malformed line."""
+    def checked(self, path: Path) -> SampleLines:
+        """Return the lines of the file at ``path``; `UsageError` names the first malformed one."""
         for number, problem in self.malformed.items():
-            raise UsageError(f"{folder / EPISODES_FILE}, line {number}: {problem}")
-        return self.samples
+            raise UsageError(f"{path}, line {number}: {problem}")
+        return self
 
 
 def read_lines(folder: Path) -> SampleLines:
     """Read a run's episodes, whatever its lines are; `UsageError` where the file is missing."""
-    data = read_bytes(folder / EPISODES_FILE)
+    return parse_lines(read_bytes(folder / EPISODES_FILE))
+
+
+def parse_lines(data: bytes) -> SampleLines:
+    """Parse the content of an ``episodes.jsonl``, whatever its lines are."""
     *lines, rest = data.split(b"\n")
-    samples, malformed = [], {}
+    samples, sha256s, malformed = [], [], {}
     for number, line in enumerate(lines, start=1):
         try:
             samples.append(_parse_line(line))
         except ValueError as error:
             malformed[number] = f"malformed: {error}"
+        else:
+            sha256s.append(hashlib.sha256(line).hexdigest())
     if rest:
         malformed[len(lines) + 1] = "the line is cut off"
-    return SampleLines(samples, malformed, hashlib.sha256(data).hexdigest())
+    return SampleLines(samples, malformed, hashlib.sha256(data).hexdigest(), sha256s)
 
 
 def read_episodes(folder: Path) -> list[EvalSample]:
@@ -112,7 +120,7 @@ def read_episodes(folder: Path) -> list[EvalSample]:
     Raises:
         UsageError: the file is missing, or a line is malformed or cut off; the message has its number.
     """
-    return read_lines(folder).checked(folder)
+    return read_lines(folder).checked(folder / EPISODES_FILE).samples
 
 
 def read_bytes(path: Path) -> bytes:
@@ -121,10 +129,10 @@ def read_bytes(path: Path) -> bytes:
 
 
 _SPENT = ("prompt_tokens", "completion_tokens", "env_seconds", "model_seconds", "cost", "format_errors")
-"""Keys of an episode that no replay can check, so that at least they must be possible."""
+"""Keys of an episode that no replay can check; their values must at least be possible."""
 
 _MAX_SPENT = 1e15
-"""No episode spends more of anything; sums of such numbers stay exact."""
+"""Largest number of a cost; sums of such numbers stay exact."""
 
 
 def _parse_line(line: bytes) -> EvalSample:
@@ -132,17 +140,18 @@ def _parse_line(line: bytes) -> EvalSample:
     for key in _SPENT:
         if not 0 <= getattr(record, key) <= _MAX_SPENT:
             raise ValueError(f"{key} must be from 0 to {_MAX_SPENT:g}")
-    # keys that come twice, infinite numbers, half surrogate pairs: two readers could see two things
+    # repeated keys, infinite numbers, half surrogate pairs: two readers could read different values
     if record.line.encode() != line:
         raise ValueError("the line is not written as records are")
     return record
 
 
-def check_chain(run: EvalLog, episodes: Sequence[EvalSample]) -> Iterator[str]:
-    """Yield the defects of the chain of a run's lines and of the numbers of its attempts."""
+def check_chain(run: EvalLog, lines: SampleLines) -> Iterator[str]:
+    """Yield the defects of the chain of a run's well-formed lines and of the numbers of its attempts."""
     ends: dict[EpisodeKey, tuple[int, EndReason | None]] = {}
     previous = run.request_id
-    for number, episode in enumerate(episodes, start=1):
+    linked = zip(lines.samples, lines.line_sha256s, strict=True)
+    for number, (episode, line_sha256) in enumerate(linked, start=1):
         if episode.previous != previous:
             yield f"line {number}: does not follow on the line before, which was changed, removed or put in"
         attempt, end = ends.get(episode.key, (0, None))
@@ -151,7 +160,7 @@ def check_chain(run: EvalLog, episodes: Sequence[EvalSample]) -> Iterator[str]:
         if end is not None and end not in RETRIED:
             yield f"line {number}: {episode.id} is played again, though it ended as {end}"
         ends[episode.key] = (episode.attempt, episode.end_reason)
-        previous = episode.line_sha256
+        previous = line_sha256
 
 
 def check_measures(episodes: Sequence[EvalSample]) -> Iterator[str]:
@@ -179,7 +188,7 @@ def find_episode(episodes: Sequence[EvalSample], key: str) -> EvalSample:
     """
     by_id: Mapping[str, EvalSample] = {episode.id: episode for episode in episodes}
     if key in by_id:
-        return by_id[key]  # of several attempts the last
+        return by_id[key]  # the last of several attempts
     if key.isascii() and key.isdigit() and 1 <= int(key) <= len(episodes):
         return episodes[int(key) - 1]
     matches = [name for name in by_id if key in name]

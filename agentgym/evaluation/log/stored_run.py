@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from agentgym.io.untrusted import loads_json, read_file
 
 
 class MalformedRunError(UsageError):
-    """A ``run.json`` that is there, and is none."""
+    """A ``run.json`` exists and is malformed."""
 
 
 @dataclass(frozen=True)
@@ -35,24 +35,29 @@ class StoredRun:
     """A run: its ``run.json``, and its other files, each read when first needed."""
 
     path: Path
-    """As it was named: the run's folder, a packed run, or an archive."""
+    """Path as the user gave it: the run's folder, a packed run, or an archive."""
     folder: Path
-    """Of its files; in the cache, where `path` is one file."""
+    """Folder of its files; in the cache, where `path` is one file."""
     log: EvalLog
-    """``run.json``."""
+    """Content of ``run.json``."""
     run_sha256: str
-    """Of ``run.json``, of the bytes that `log` was parsed from."""
-    load_suite: Callable[[], Suite]
-    """Reads its suite."""
+    """sha256 of the bytes of ``run.json`` that `log` was parsed from."""
+    suites: Mapping[str, Path] = field(default_factory=dict)
+    """Suite files by the suite's name; other names are looked up as `suite_file_of_run` does."""
+    given: Suite | None = None
+    """The suite that it is verified against, where that is not read from a file."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what was read: another process reads it again where it needs it."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Leave out the files' content: another process reads them again where it needs them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def suite(self) -> Suite:
         """The suite that it is verified against; UsageError where there is none."""
-        return self.load_suite()
+        if self.given is not None:
+            return self.given
+        name = self.log.suite.name
+        return load_suite(self.suites.get(name) or suite_file_of_run(self.path, name))
 
     @cached_property
     def lines(self) -> SampleLines:
@@ -62,11 +67,11 @@ class StoredRun:
     @property
     def samples(self) -> list[EvalSample]:
         """Every attempt at every episode, in the order in which they ended; UsageError as `read_episodes`."""
-        return self.lines.checked(self.folder)
+        return self.lines.checked(self.folder / EPISODES_FILE).samples
 
     @property
     def results(self) -> list[EvalSample]:
-        """What counts: of every episode the last attempt."""
+        """Last attempt of every episode, the one that counts."""
         return latest(self.samples)
 
     @cached_property
@@ -103,11 +108,11 @@ class StoredRun:
 
     def against(self, suite: Suite) -> StoredRun:
         """Return the run with another suite than the one that it names."""
-        return replace(self, load_suite=partial(_given, suite))
+        return replace(self, given=suite)
 
 
 def read_stored_run(folder: Path, suites: Mapping[str, Path] | None = None) -> StoredRun:
-    """Open the run of a folder; ``suites`` as `suite_loader`.
+    """Open the run of a folder; ``suites`` as `StoredRun.suites`.
 
     `UsageError` where there is no ``run.json``, of which `MalformedRunError` where it cannot be parsed.
     """
@@ -117,20 +122,4 @@ def read_stored_run(folder: Path, suites: Mapping[str, Path] | None = None) -> S
         log = parse_run(loads_json(data, str(path)), str(path))
     except UsageError as error:
         raise MalformedRunError(str(error)) from error
-    return StoredRun(folder, folder, log, hashlib.sha256(data).hexdigest(), suite_loader(folder, log, suites))
-
-
-def suite_loader(path: Path, log: EvalLog, suites: Mapping[str, Path] | None = None) -> Callable[[], Suite]:
-    """Return what reads the suite of a run at ``path``; it can be pickled.
-
-    ``suites``: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
-    """
-    return partial(_load_suite, path, log.suite.name, (suites or {}).get(log.suite.name))
-
-
-def _load_suite(path: Path, name: str, file: Path | None) -> Suite:
-    return load_suite(file or suite_file_of_run(path, name))
-
-
-def _given(suite: Suite) -> Suite:
-    return suite
+    return StoredRun(folder, folder, log, hashlib.sha256(data).hexdigest(), suites or {})

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agentgym.core.arrays import sum_in_order
 from agentgym.core.hashing import canonical_json
 from agentgym.core.types import Completion, Message, Trajectory
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.redaction import Redaction, Redactor
-from agentgym.io.files import Journal, replace_file
+from agentgym.io.files import replace_file
 from agentgym.io.records import LEFT_OUT, parse
 from agentgym.io.untrusted import MAX_LINES_SIZE, loads_json, read_file
 
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 TRANSCRIPTS_FILE = "transcripts.jsonl"
 
 _BETWEEN = "\n\n"
-"""Stands between the parts of a text."""
+"""Separator between the parts of a text."""
 
 _TICKS = 6
-"""Decimals of seconds."""
+"""Decimals of times in seconds."""
 
 _MAX_MESSAGE_LENGTH = 100_000_000
-"""Characters. No message is longer, so that a small file cannot stand for a huge one."""
+"""Most characters of a message, so that a small file cannot stand for a huge one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class TranscriptMessage:
     role: str
     """``system``, ``user``, ``assistant`` or ``tool``."""
     parts: tuple[int, ...]
-    """Indices into `TranscriptRecord.texts`; the message is these, with a blank line between."""
+    """Indices into `TranscriptRecord.texts`; the message joins these texts with blank lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class PromptTokens:
     """Token ids of a prompt: what differs from the last prompt of the episode that has any."""
 
     start: int
-    """How many tokens at its beginning are as there."""
+    """Number of leading tokens shared with the previous prompt."""
     ids: tuple[int, ...]
-    """The tokens between."""
+    """Token ids between both shared parts."""
     end: int
-    """How many tokens at its end are as there."""
+    """Number of trailing tokens shared with the previous prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,12 @@ class TranscriptTokens:
     """Sampled tokens, one by one; of open weights alone."""
 
     prompt: PromptTokens | None
-    """None where something was redacted from the prompt."""
+    """Prompt in tokens; None where a part of it was redacted."""
     response_ids: tuple[int, ...]
-    """As sampled, the stop token included."""
+    """Token ids as sampled, the stop token included."""
     logprobs: tuple[float, ...]
-    """Natural-log probability of each under the distribution it was drawn from; float32, written in as few
-    digits as tell it from all others."""
+    """Natural-log probability of each token under the sampling distribution; float32, in the fewest digits
+    that identify it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +79,26 @@ class TranscriptStep:
     """One question to the model, and its answer."""
 
     messages: tuple[TranscriptMessage, ...]
-    """As sent; empty where the model was not asked."""
+    """Messages as sent; empty where the model received none."""
     response: str
-    """The model's text."""
+    """Text of the model."""
     action: str
-    """What the parser made of it: what was sent to the environment."""
+    """Action parsed from the response and sent to the environment."""
     format_error: str
-    """Why the parser could not read an action; empty where it could."""
+    """Reason why the parser could not read an action; empty where it could."""
     error: str
-    """Why the step was not played, an `agentgym.core.types.EndReason`: no action could be had, or no answer
-    from outside; else empty."""
+    """Reason why the step was not played, an `agentgym.core.types.EndReason`: no action, or no answer from a
+    query backend; else empty."""
     prompt_tokens: int
     completion_tokens: int
     seconds: float
-    """Of the model."""
+    """Seconds of the model's answer."""
     cost: float
-    """US dollars."""
+    """Cost in US dollars."""
     tokens: TranscriptTokens | None
-    """None for models that do not give them, and where something was redacted from the response."""
+    """Sampled tokens; None for models that return none, and where a part of the response was redacted."""
     note: str = field(default="", metadata={LEFT_OUT: True})
-    """How an action was read from a response that departs from the format; left out where it does not."""
+    """Remark on how the action was read from a response that departs from the format; else left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +110,12 @@ class TranscriptRecord:
     task_id: str
     rollout: int
     attempt: int
-    """Which attempt at playing this episode, from 1."""
+    """Number of the attempt at this episode, from 1."""
     texts: tuple[str, ...]
-    """Parts of messages, each once, in the order in which they were first sent."""
+    """Parts of messages, each once, in the order of their first use."""
     steps: tuple[TranscriptStep, ...]
     redactions: tuple[Redaction, ...]
-    """What was replaced before this was written, over all texts as they were sent."""
+    """Number of replacements by pattern, over all texts as they were sent."""
 
     def __post_init__(self) -> None:
         """Refuse references that lead nowhere, or to something huge."""
@@ -168,7 +169,7 @@ class TranscriptRecord:
         )
 
     def prompt_ids(self) -> Iterator[tuple[int, ...] | None]:
-        """Yield the token ids of each step's prompt; None where there are none."""
+        """Yield the token ids of each step's prompt; None for a prompt without."""
         before: tuple[int, ...] = ()
         for step in self.steps:
             prompt = None if step.tokens is None else step.tokens.prompt
@@ -197,7 +198,7 @@ def transcript_of(
     The policy must keep messages. ``attempt`` counts from 1. The redactor is applied to everything but
     actions, which verification plays again; token ids of redacted text are left out.
     """
-    redactor.report()  # what another episode left
+    redactor.report()  # clears the counts of the previous episode
     texts: dict[str, int] = {}
     before: tuple[int, ...] = ()
     steps = []
@@ -219,9 +220,9 @@ def transcript_of(
             )
             for message in sent
         )
-        # an answer that was not played for want of somebody else's answer says nothing of it itself
+        # the model's answer itself has no error where a query backend gave none
         error = trajectory.end_reason if completion is trajectory.unplayed else ""
-        unread, note = (_clean(said, redactor) for said in (completion.format_error, completion.note))
+        unread, note = (_clean(text, redactor) for text in (completion.format_error, completion.note))
         steps.append(_step(completion, messages, response, (unread, note), error, tokens))
     return TranscriptRecord(
         env=env_label,
@@ -250,7 +251,7 @@ def check_transcript(record: TranscriptRecord, episode: EvalSample) -> Iterator[
         total = sum(getattr(step, name) for step in record.steps)
         if total != getattr(episode, name):
             yield f"{name} sum to {total} in the transcript, {getattr(episode, name)} in the episode"
-    cost = float(sum(step.cost for step in record.steps))
+    cost = sum_in_order(step.cost for step in record.steps)
     if cost != episode.cost:
         yield f"cost sums to {cost:g} in the transcript, {episode.cost:g} in the episode"
     if record.format_errors != episode.format_errors:
@@ -268,7 +269,7 @@ def check_transcript(record: TranscriptRecord, episode: EvalSample) -> Iterator[
 
 
 def parse_transcripts(data: bytes) -> Iterator[tuple[int, TranscriptRecord | str]]:
-    """Yield for each line of ``transcripts.jsonl`` its number and its record, or what is wrong with it."""
+    """Yield for each line of ``transcripts.jsonl`` its number and its record, or its error."""
     lines = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
         if number == len(lines):
@@ -308,37 +309,19 @@ def find_transcript(folder: Path, sha256: str) -> TranscriptRecord | None:
     raise UsageError(f"{folder / TRANSCRIPTS_FILE} lacks the transcript {sha256:.12}; restore the file")
 
 
-class TranscriptJournal:
-    """Appends transcripts to a run's folder; hold `agentgym.io.files.sole_writer` of it.
+@dataclass(frozen=True, slots=True)
+class TranscriptRecorder:
+    """Makes the lines of ``transcripts.jsonl`` as episodes end."""
 
-    A transcript is on the disk once `append` returns, so that no episode names one that a crash took.
-    """
+    redactor: Redactor
+    wanted: bool | None = None
+    """Whether transcripts are made; None for those that `has_transcript`."""
 
-    def __init__(self, folder: Path, redactor: Redactor, *, wanted: bool | None = None):
-        """Prepare to write; the file is made with the first transcript.
-
-        ``wanted`` None writes those that `has_transcript`.
-        """
-        self._folder = folder
-        self._redactor = redactor
-        self._wanted = wanted
-        self._journal: Journal | None = None
-
-    def append(self, trajectory: Trajectory, env_label: str, attempt: int) -> str:
-        """Write the transcript of an episode; return its sha256, or "" where it has none."""
-        if not (has_transcript(trajectory) if self._wanted is None else self._wanted):
-            return ""
-        record = transcript_of(trajectory, env_label, attempt, self._redactor)
-        if self._journal is None:
-            self._journal = Journal(self._folder / TRANSCRIPTS_FILE)
-        self._journal.append(record.line)
-        self._journal.sync()
-        return record.sha256
-
-    def close(self) -> None:
-        """Release the file."""
-        if self._journal is not None:
-            self._journal.close()
+    def line(self, trajectory: Trajectory, env_label: str, attempt: int) -> str | None:
+        """Return the transcript of an episode as JSON on one line; None where it has none."""
+        if not (has_transcript(trajectory) if self.wanted is None else self.wanted):
+            return None
+        return transcript_of(trajectory, env_label, attempt, self.redactor).line
 
 
 def keep_transcripts(folder: Path, named: Iterable[str]) -> None:
@@ -352,14 +335,14 @@ def keep_transcripts(folder: Path, named: Iterable[str]) -> None:
         path.unlink(missing_ok=True)
         return
     lines = [line for line in _read(folder).split(b"\n") if line]
-    kept = {hashlib.sha256(line).hexdigest(): line for line in lines}
-    if missing := wanted - kept.keys():
+    by_digest = {hashlib.sha256(line).hexdigest(): line for line in lines}
+    if missing := wanted - by_digest.keys():
         raise UsageError(
             f"{path} lacks {len(missing)} transcripts that episodes name; restore the file, or remove the "
             "folder and run again"
         )
-    if len(kept) != len(lines) or kept.keys() != wanted:
-        text = b"".join(line + b"\n" for sha256, line in kept.items() if sha256 in wanted)
+    if len(by_digest) != len(lines) or by_digest.keys() != wanted:
+        text = b"".join(line + b"\n" for sha256, line in by_digest.items() if sha256 in wanted)
         replace_file(path, text.decode())
 
 

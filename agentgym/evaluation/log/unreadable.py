@@ -1,4 +1,4 @@
-"""Unreadable replies: how many replies of a run's models could not be read, and what the first one said."""
+"""Unreadable replies: how many replies of a run's models could not be parsed, with the first one's text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from agentgym.evaluation.log.results import AGENT
 from agentgym.evaluation.log.stored_run import StoredRun
 
 MAX_SHARE = 0.05
-"""Share of the answers of a partner or judge that may be unreadable in a run that is ranked."""
+"""Largest share of unreadable answers of a partner or judge in a ranked run."""
 
 _QUOTED = 160
-"""Characters of the first unreadable reply that are shown."""
+"""Most characters of the first unreadable reply in a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +25,27 @@ class UnreadableShare:
     env: str
     """Label of the environment."""
     who: str
-    """`AGENT`, or what answers there, such as ``partner``."""
+    """Author of the answers: `AGENT`, or a query backend such as ``partner``."""
     count: int
-    """Answers that could not be read."""
+    """Number of answers that could not be read."""
     asked_again: int
-    """Further answers that could, once the model had been asked again."""
+    """Number of further answers that were readable only after a repeated request."""
     of: int
-    """All its answers."""
+    """Number of all answers."""
     first: str
-    """What the first unreadable reply said, on one line; empty where no file has it."""
+    """First unreadable reply, on one line; empty where no file has it."""
 
     @property
     def share(self) -> float:
-        """Of all answers, those that could not be read."""
+        """Share of answers that could not be read."""
         return self.count / self.of
 
     def __str__(self) -> str:
         """One line."""
         again = f", {self.asked_again:,} more asked again" if self.asked_again else ""
-        said = f', first: "{self.first}"' if self.first else ""
+        example = f', first: "{self.first}"' if self.first else ""
         share = f"{100 * self.share:.0f} % unreadable"
-        return f"{self.env}: {self.who} {share} ({self.count:,} of {self.of:,} answers{again}){said}"
+        return f"{self.env}: {self.who} {share} ({self.count:,} of {self.of:,} answers{again}){example}"
 
 
 def unreadable_answers(run: StoredRun) -> list[UnreadableShare]:
@@ -69,16 +69,16 @@ def unreadable_answers(run: StoredRun) -> list[UnreadableShare]:
 def unreadable_responses(run: StoredRun) -> list[UnreadableShare]:
     """Return what could not be read of a run's agent, by its episodes and transcripts."""
     unread = Counter({each.env: 0 for each in run.results})
-    answers, said = Counter(unread), dict[str, str]()
+    answers, examples = Counter(unread), dict[str, str]()
     for each in run.results:
         unread[each.env] += each.format_errors
         answers[each.env] += max(each.length, each.format_errors)
     for record in run.transcripts().values() if unread.total() else ():
         for step in record.steps:
             if step.format_error:
-                said.setdefault(record.env, one_line(step.response[:_QUOTED]))
+                examples.setdefault(record.env, one_line(step.response[:_QUOTED]))
     return [
-        UnreadableShare(label, AGENT, count, 0, answers[label], said.get(label, ""))
+        UnreadableShare(label, AGENT, count, 0, answers[label], examples.get(label, ""))
         for label, count in unread.items()
         if count
     ]

@@ -1,7 +1,7 @@
-"""Attempts one after the other: agents that remember earlier attempts at a task when they play the next.
+"""Successive attempts: agents that remember earlier attempts at a task when they play the next.
 
-All first attempts are played before any second one. What was played before a run was interrupted is played
-again from its record, and told to the agent, before it goes on.
+All first attempts are played before any second one. A resumed run replays its recorded episodes and shows
+them to the agent before it continues.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from agentgym.agents import AGENTS
+from agentgym.core.episodes import suite_keys
 from agentgym.core.types import Completion, EpisodeListener, Policy, Trajectory
 from agentgym.errors import UsageError
-from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers
+from agentgym.evaluation.log.bench_run import BenchRun
+from agentgym.evaluation.log.recorded_answers import ReplayedAnswers
 from agentgym.evaluation.log.replay import Replay
 from agentgym.evaluation.log.results import EvalSample, latest
 from agentgym.evaluation.log.transcripts import find_transcript
 from agentgym.evaluation.suites.plan import PlannedEpisode, open_single
 from agentgym.evaluation.suites.suite import SuiteEnv
-from agentgym.rollout.worker import CONTRACT_KEYS
 
 
 def is_sequential(kind: str, policy: Policy) -> bool:
@@ -37,7 +38,7 @@ def waves(episodes: Sequence[PlannedEpisode], *, sequential: bool) -> Iterator[l
     Example:
         >>> from agentgym.core.tasks import Task
         >>> tasks = [Task(f"{n}", None, "") for n in (1, 2)]
-        >>> planned = [PlannedEpisode(task, 0, rollout) for task in tasks for rollout in (0, 1)]
+        >>> planned = [PlannedEpisode("", task, 0, rollout) for task in tasks for rollout in (0, 1)]
         >>> [[(e.task.id, e.rollout) for e in wave] for wave in waves(planned, sequential=True)]
         [[('1', 0), ('2', 0)], [('1', 1), ('2', 1)]]
     """
@@ -52,25 +53,22 @@ def remind(
     policy: Policy,
     env: SuiteEnv,
     missing: Iterable[PlannedEpisode],
-    recorded: Iterable[EvalSample],
-    folder: Path,
-    book: RecordedAnswers,
+    run: BenchRun,
 ) -> None:
     """Show an agent an interrupted run's attempts at the tasks that are still to be played further.
 
-    Does nothing where the policy does not listen. ``recorded``: the run's lines, every attempt. `UsageError`
-    where an episode does not replay as recorded.
+    Does nothing where the policy does not listen. `UsageError` where an episode does not replay as recorded.
     """
     open_tasks = {episode.task.id for episode in missing}
-    finished = [e for e in latest(recorded) if e.env == env.label and e.task_id in open_tasks]
+    finished = [e for e in latest(run.samples) if e.env == env.label and e.task_id in open_tasks]
     if not finished or not isinstance(policy, EpisodeListener):
         return
     game = open_single(env)
     try:
-        game.answer_source = ReplayedAnswers(book, env.label)
+        game.answer_source = ReplayedAnswers(run.answers, env.label)
         for sample in sorted(finished, key=lambda episode: (episode.rollout, episode.task_id)):
             replay = Replay.begin(game, env, sample.task_id, sample.seed, sample.rollout)
-            policy.ended(_trajectory(replay, env, sample, _completions(folder, sample)))
+            policy.ended(_trajectory(replay, env, sample, _completions(run.folder, sample)))
     finally:
         game.close()
 
@@ -123,6 +121,6 @@ def _trajectory(
         env_seconds=sample.env_seconds,
         model_seconds=sample.model_seconds,
         unplayed=completions[sample.length] if len(completions) > sample.length else None,
-        extra={key: value for key, value in replay.info.items() if key not in CONTRACT_KEYS},
+        extra=suite_keys(replay.info),
         measures=dict(sample.measures),
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.agents import make_agent
-from agentgym.core.hashing import sha256_json
 from agentgym.core.types import Policy, Trajectory
 from agentgym.endpoint.session import EndpointSession
 from agentgym.errors import MissingDataError, MissingPackageError, UnsupportedEnvError, UsageError
 from agentgym.evaluation import suites
+from agentgym.evaluation.log.bench_run import BenchRun
 from agentgym.evaluation.log.endpoint_runs import (
     EndpointSettings,
     NamedEndpoint,
@@ -23,29 +24,17 @@ from agentgym.evaluation.log.endpoint_runs import (
 from agentgym.evaluation.log.recorded_answers import answer_pins
 from agentgym.evaluation.log.redaction import Redactor
 from agentgym.evaluation.log.results import (
-    EPISODES_FILE,
     RETRIED,
     RUN_FILE,
-    EpisodeKey,
     EvalLog,
     EvalSample,
     Excluded,
-    closed,
-    latest,
+    RunEnv,
     new_run,
     record_of,
-    reopened,
 )
-from agentgym.evaluation.log.runfiles import (
-    check_chain,
-    check_measures,
-    file_sha256,
-    read_episodes,
-    read_run,
-    write_run,
-)
-from agentgym.evaluation.log.runjournals import AnswersJournal, EpisodeLines, RunJournals
-from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, TranscriptJournal, keep_transcripts
+from agentgym.evaluation.log.stored_run import StoredRun, read_stored_run
+from agentgym.evaluation.log.transcripts import TranscriptRecorder
 from agentgym.evaluation.play.attempts import is_sequential, remind, waves
 from agentgym.evaluation.suites.agent_metadata import complete
 from agentgym.evaluation.suites.plan import PlannedEpisode, columns, open_slots, planned_episodes
@@ -59,8 +48,8 @@ from agentgym.evaluation.suites.suite import (
     with_agents,
 )
 from agentgym.evaluation.suites.suite_text import write_suite
-from agentgym.io.files import Journal, make_folder, sole_writer
-from agentgym.io.provenance import here_and_now
+from agentgym.io.files import make_folder, sole_writer
+from agentgym.io.provenance import Provenance, here_and_now
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
 
@@ -69,7 +58,66 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 DEFAULT_NUM_ENVS = 64
-"""Episodes played side by side."""
+"""Number of episodes played side by side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest:
+    """What is benchmarked: a suite, or a part of one, and its players; fields as `run_bench` takes them."""
+
+    suite_path: Path
+    listed: Suite
+    """The suite of that file."""
+    out_dir: Path
+    agents: Sequence[str] | None = None
+    further: Sequence[SuiteAgent] = ()
+    envs: Collection[str] = ()
+    limit: int | None = None
+    baselines: Collection[str] = ()
+    required: Collection[str] = ()
+
+    @cached_property
+    def played(self) -> Suite:
+        """The part of it that is played."""
+        return part_of(self.listed, self.envs, self.limit)
+
+    @cached_property
+    def suite(self) -> Suite:
+        """What is played, with the further agents."""
+        return with_agents(self.played, self.further)
+
+    @property
+    def players(self) -> tuple[SuiteAgent, ...]:
+        """The agents that play, as the suite has them."""
+        return self.suite.select(self.agents)
+
+    @property
+    def results(self) -> Path:
+        """The folder of the runs."""
+        return self.out_dir / self.suite.name
+
+    @property
+    def stored_suite(self) -> Path:
+        """The file of what is played; one of its own for a part of a suite."""
+        if self.played == self.listed:
+            return self.suite_path
+        return self.out_dir / "suites" / f"{self.played.name}.toml"
+
+    def to_be_asked(self, agents: Iterable[SuiteAgent]) -> Iterator[NamedEndpoint]:
+        """Yield the endpoints of agents that have no run yet in which every episode has a result."""
+        for agent in agents:
+            named = named_endpoints(agent, self.suite.env)
+            runs = list(self.results.glob(f"{agent.display_name}-*/{RUN_FILE}")) if named else []
+            if not any(_is_over(read_stored_run(run.parent)) for run in runs):
+                yield from named
+
+    def keep_suite(self) -> None:
+        """Write what is played where verification looks for it, unless it ships, or was read from there."""
+        if self.played.name in suites.NAMES:
+            return
+        found = suites.own_suite_file(self.results, self.played.name)
+        if found is None or not found.samefile(self.suite_path):
+            write_suite(self.out_dir / "suites", self.played)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +128,12 @@ class SuiteTask:
     slots: AgentVectorEnv
     plan: list[PlannedEpisode]
 
+    @property
+    def found(self) -> RunEnv:
+        """What a run records of it."""
+        pins = answer_pins(self.slots.prototype.query_backends)
+        return RunEnv.of(self.env, self.slots.tasks.manifest_sha256, pins)
+
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
@@ -87,6 +141,35 @@ class _Entry:
 
     run: EvalLog
     parts: list[tuple[SuiteTask, Policy]]
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenedSuite:
+    """A suite's environments, those that are here opened."""
+
+    suite: Suite
+    provenance: Provenance
+    tasks: list[SuiteTask] = field(default_factory=list)
+    left_out: list[Excluded] = field(default_factory=list)
+
+    def entry(self, agent: SuiteAgent) -> _Entry:
+        """Return an agent with its environments; UnsupportedEnvError where it plays none."""
+        # policies first: an agent that cannot be made leaves no folder behind
+        parts, unsupported = [], []
+        for suite_task in self.tasks:
+            try:
+                policy = make_agent(agent.kind, suite_task.slots, **agent.options)
+            except UnsupportedEnvError as error:
+                unsupported.append(Excluded(suite_task.env.label, str(error)))
+            else:
+                parts.append((suite_task, policy))
+        if not parts:
+            reasons = "; ".join(dict.fromkeys(gap.reason for gap in unsupported))
+            plays = f"agent {agent.name!r} plays nothing of suite {self.suite.name}"
+            raise UnsupportedEnvError(f"{plays}; name others with --agent: {reasons}")
+        found, left_out = [task.found for task in self.tasks], (*self.left_out, *unsupported)
+        schemas = {task.env.label: task.slots.prototype.state_schema for task in self.tasks}
+        return _Entry(new_run(self.suite, agent, found, left_out, (self.provenance,), schemas), parts)
 
 
 def run_bench(
@@ -130,55 +213,61 @@ def run_bench(
         UsageError: bad suite, agent or option, the disk is full, a key is refused, or a budget is spent.
         MissingDataError: no environment of the suite has its data, or not one of ``required``.
     """
+    request = BenchRequest(
+        suite_path=suite_path,
+        listed=load_suite(suite_path),
+        out_dir=out_dir,
+        agents=None if agents is None else tuple(agents),
+        further=tuple(further),
+        envs=envs,
+        limit=limit,
+        baselines=baselines,
+        required=required,
+    )
+    recorder = TranscriptRecorder(Redactor(redact), transcripts)
+    return run_request(request, recorder, num_envs=num_envs, endpoints=endpoints, console=console)
+
+
+def run_request(
+    request: BenchRequest,
+    transcripts: TranscriptRecorder,
+    *,
+    num_envs: int = DEFAULT_NUM_ENVS,
+    endpoints: EndpointSettings | None = None,
+    console: Console | None = None,
+) -> list[Path]:
+    """Run what is requested, or resume it; as `run_bench`."""
     if num_envs < 1:
         raise UsageError(f"num_envs must be at least 1, got {num_envs}")
-    redactor, requested = Redactor(redact), part_of(load_suite(suite_path), envs, limit)
-    suite, sessions = with_agents(requested, further), RunSessions(endpoints or EndpointSettings())
-    chosen = [complete(agent, suite.env) for agent in suite.select(agents)]
+    suite, sessions = request.suite, RunSessions(endpoints or EndpointSettings())
+    chosen = [complete(agent, suite.env) for agent in request.players]
     check_distinct(chosen)
-    sessions.check_reachable(_to_be_asked(out_dir / suite.name, chosen, suite.env))
+    sessions.check_reachable(request.to_be_asked(chosen))
     with ExitStack() as stack:
-        stack.enter_context(EndpointSession())  # of all runs: it closes what they open
-        suite_tasks, left_out = _open_suite_tasks(suite, num_envs, required, stack)
-        entries, absent = _enter_all(suite, chosen, suite_tasks, left_out, baselines)
-        _tell(console, (*left_out, *absent), entries)
-        _keep_suite(out_dir, suite_path, requested)
+        stack.enter_context(EndpointSession())  # all runs share it: it closes what they open
+        opened, entries, absent = _opened(request, num_envs, stack), [], []
+        for agent in chosen:
+            try:
+                entries.append(opened.entry(agent))
+            except UnsupportedEnvError as error:
+                if agent.name not in request.baselines:
+                    raise
+                absent.append(Excluded(agent.name, str(error)))
+        _tell(console, (*opened.left_out, *absent), entries)
+        request.keep_suite()
         bars = stack.enter_context(_progress(console))
-        # those that ask first: a wrong model or key is found before the others have played
+        # agents with endpoints first, so that a wrong model or key shows before the others have played
         for entry in sorted(entries, key=lambda entry: not named_endpoints(entry.run.agent, suite.env)):
-            folder = out_dir / suite.name / entry.run.folder_name
-            _run(folder, entry, TranscriptJournal(folder, redactor, wanted=transcripts), sessions, bars)
-    return [out_dir / suite.name / entry.run.folder_name for entry in entries]
+            _run(request.results / entry.run.folder_name, entry, transcripts, sessions, bars)
+    return [request.results / entry.run.folder_name for entry in entries]
 
 
-def _to_be_asked(
-    folder: Path, agents: Iterable[SuiteAgent], envs: Sequence[SuiteEnv]
-) -> Iterator[NamedEndpoint]:
-    """Yield the endpoints of agents that have no run yet in which every episode has a result."""
-    for agent in agents:
-        named = named_endpoints(agent, envs)
-        runs = [path.parent for path in folder.glob(f"{agent.display_name}-*/{RUN_FILE}")] if named else []
-        if not any(_is_over(run) for run in runs):
-            yield from named
-
-
-def _is_over(folder: Path) -> bool:
-    if read_run(folder).result_id is None:
-        return False
-    return not any(episode.end_reason in RETRIED for episode in latest(read_episodes(folder)))
-
-
-def _keep_suite(out_dir: Path, suite_path: Path, requested: Suite) -> None:
-    """Write what is played to where verification looks for it, unless it ships, or was read from there."""
-    if requested.name in suites.NAMES:
-        return
-    found = suites.own_suite_file(out_dir / requested.name, requested.name)
-    if found is None or not found.samefile(suite_path):
-        write_suite(out_dir / "suites", requested)
+def _is_over(run: StoredRun) -> bool:
+    return run.log.result_id is not None and not any(e.end_reason in RETRIED for e in run.results)
 
 
 def _tell(console: Console | None, left_out: Iterable[Excluded], entries: Iterable[_Entry]) -> None:
-    """Print what is left out, and why: of the suite, and of each agent's part."""
+    """Print the environments that are left out of the suite and of each agent's part, with the reasons."""
     gaps = [(gap.label, gap.reason) for gap in left_out]
     for entry in entries:
         name = entry.run.agent.display_name
@@ -215,170 +304,47 @@ def open_suite_task(suite: Suite, env: SuiteEnv, num_envs: int) -> SuiteTask:
     return SuiteTask(env, slots, planned_episodes(suite, env, slots.tasks))
 
 
-def _open_suite_tasks(
-    suite: Suite, num_envs: int, required: Collection[str], stack: ExitStack
-) -> tuple[list[SuiteTask], list[Excluded]]:
-    suite_tasks, left_out = [], []
-    for env in suite.env:
+def _opened(request: BenchRequest, num_envs: int, stack: ExitStack) -> _OpenedSuite:
+    """Open the environments whose data is here, on the given stack."""
+    opened = _OpenedSuite(request.suite, here_and_now())
+    for env in request.suite.env:
         try:
-            suite_task = open_suite_task(suite, env, num_envs)
+            suite_task = open_suite_task(request.suite, env, num_envs)
         except (MissingDataError, MissingPackageError) as error:
-            if env.label in required:
+            if env.label in request.required:
                 raise
-            left_out.append(Excluded(env.label, str(error)))
+            opened.left_out.append(Excluded(env.label, str(error)))
         else:
             stack.callback(suite_task.slots.close)
-            suite_tasks.append(suite_task)
-    if not suite_tasks:
-        reasons = "; ".join(dict.fromkeys(gap.reason for gap in left_out))
-        raise MissingDataError(f"suite {suite.name}: no environment can be played: {reasons}")
-    return suite_tasks, left_out
-
-
-def _enter_all(
-    suite: Suite,
-    agents: Iterable[SuiteAgent],
-    suite_tasks: list[SuiteTask],
-    left_out: list[Excluded],
-    baselines: Collection[str],
-) -> tuple[list[_Entry], list[Excluded]]:
-    """Return each agent's environments, and the baselines that play nothing."""
-    entries, absent = [], []
-    for agent in agents:
-        try:
-            entries.append(_enter(suite, agent, suite_tasks, left_out))
-        except UnsupportedEnvError as error:
-            if agent.name not in baselines:
-                raise
-            absent.append(Excluded(agent.name, str(error)))
-    return entries, absent
-
-
-def _enter(suite: Suite, agent: SuiteAgent, suite_tasks: list[SuiteTask], left_out: list[Excluded]) -> _Entry:
-    # policies first: an agent that cannot be made leaves no folder behind
-    parts, unsupported = [], []
-    for suite_task in suite_tasks:
-        try:
-            policy = make_agent(agent.kind, suite_task.slots, **agent.options)
-        except UnsupportedEnvError as error:
-            unsupported.append(Excluded(suite_task.env.label, str(error)))
-        else:
-            parts.append((suite_task, policy))
-    if not parts:
-        reasons = "; ".join(dict.fromkeys(gap.reason for gap in unsupported))
-        raise UnsupportedEnvError(
-            f"agent {agent.name!r} plays nothing of suite {suite.name}; name others with --agent: {reasons}"
-        )
-    found = [
-        (
-            suite_task.env,
-            suite_task.slots.tasks.manifest_sha256,
-            answer_pins(suite_task.slots.prototype.query_backends),
-        )
-        for suite_task in suite_tasks
-    ]
-    return _Entry(new_run(suite, agent, found, (*left_out, *unsupported), (here_and_now(),)), parts)
+            opened.tasks.append(suite_task)
+    if not opened.tasks:
+        reasons = "; ".join(dict.fromkeys(gap.reason for gap in opened.left_out))
+        raise MissingDataError(f"suite {request.suite.name}: no environment can be played: {reasons}")
+    return opened
 
 
 def _run(
-    folder: Path, entry: _Entry, transcripts: TranscriptJournal, sessions: RunSessions, bars: Progress
+    folder: Path, entry: _Entry, transcripts: TranscriptRecorder, sessions: RunSessions, bars: Progress
 ) -> None:
-    """Bring one agent's run to its end."""
-    suite_tasks = [suite_task for suite_task, _ in entry.parts]
+    """Bring one agent's run to its end: play the episodes that have no result yet."""
+    plan = [episode for suite_task, _ in entry.parts for episode in suite_task.plan]
     make_folder(folder)
     with sole_writer(folder):
-        run = _adopt(folder, entry.run)
-        if run.episodes_sha256 is not None and run.episodes_sha256 != file_sha256(folder / EPISODES_FILE):
-            raise UsageError(
-                f"{folder / EPISODES_FILE} was changed after the run was complete; put it back, or remove "
-                "the folder and run again"
-            )
-        answers = AnswersJournal(folder, run)
-        with Journal(folder / EPISODES_FILE):
-            pass  # opening it cut off half a line
-        lines = EpisodeLines(run.request_id, read_episodes(folder))
-        done = _results(folder, run, lines.episodes, suite_tasks)
-        if run.result_id is not None and len(done) == sum(len(suite_task.plan) for suite_task in suite_tasks):
+        run = BenchRun(folder, entry.run, plan, transcripts)
+        if run.complete:
             return
-        keep_transcripts(folder, (episode.transcript for episode in lines.episodes))
-        named = named_endpoints(run.agent, [suite_task.env for suite_task in suite_tasks])
-        with sessions.opened(folder, named), closing(answers):
-            run = replace(reopened(run), endpoints=sessions.probed(named, run.endpoints))
-            write_run(folder, run)
-            _play_missing(folder, entry, done, lines, transcripts, answers, bars)
-        written = folder / TRANSCRIPTS_FILE
-        sha256 = file_sha256(written) if written.exists() else None
-        write_run(folder, closed(run, lines.episodes, sha256, answers.sha256))
+        with run.playing(sessions):
+            for suite_task, policy in entry.parts:
+                run.record_answers(suite_task.env.label, suite_task.slots)
+                missing = run.missing(suite_task.plan)
+                remind(policy, suite_task.env, missing, run)
+                _play_missing(run, suite_task, policy, missing, bars)
 
 
 def _play_missing(
-    folder: Path,
-    entry: _Entry,
-    done: Collection[EpisodeKey],
-    lines: EpisodeLines,
-    transcripts: TranscriptJournal,
-    answers: AnswersJournal,
-    bars: Progress,
+    run: BenchRun, suite_task: SuiteTask, policy: Policy, missing: Sequence[PlannedEpisode], bars: Progress
 ) -> None:
-    """Play the episodes that have no result yet; each is written as it ends."""
-    with closing(transcripts), Journal(folder / EPISODES_FILE) as journal:
-        files = RunJournals(lines, journal, transcripts)
-        for suite_task, policy in entry.parts:
-            answers.keep(suite_task.env.label, suite_task.slots)
-            missing = [
-                episode
-                for episode in suite_task.plan
-                if (suite_task.env.label, episode.task.id, episode.rollout) not in done
-            ]
-            remind(policy, suite_task.env, missing, lines.episodes, folder, answers.book)
-            _play_into(files, suite_task, policy, missing, bars, entry.run.agent)
-
-
-def _adopt(folder: Path, fresh: EvalLog) -> EvalLog:
-    """Return the record to resume: the folder's own where it holds this very request."""
-    if not (folder / RUN_FILE).exists():
-        write_run(folder, fresh)
-        return fresh
-    stored = read_run(folder)
-    if not stored.request_id == sha256_json(stored.request) == fresh.request_id:
-        raise UsageError(
-            f"{folder} holds the run of another request ({stored.request_id[:12]}, "
-            f"not {fresh.request_id[:12]}); remove the folder or choose another --out"
-        )
-    provenance = stored.provenance
-    if not provenance[-1].same_place(fresh.provenance[-1]):
-        provenance = (*provenance, *fresh.provenance)
-    return replace(stored, provenance=provenance, left_out=fresh.left_out)
-
-
-def _results(
-    folder: Path, run: EvalLog, episodes: Sequence[EvalSample], suite_tasks: list[SuiteTask]
-) -> set[EpisodeKey]:
-    """Return the keys of the episodes that have a result; those that a machine's fault ended have none."""
-    path = folder / EPISODES_FILE
-    for problem in (*check_chain(run, episodes), *check_measures(episodes)):
-        raise UsageError(f"{path}, {problem}; remove the folder and run again")
-    planned = {
-        (suite_task.env.label, episode.task.id, episode.rollout)
-        for suite_task in suite_tasks
-        for episode in suite_task.plan
-    }
-    if not {episode.key for episode in episodes} <= planned:
-        raise UsageError(
-            f"{path} holds episodes that request {run.request_id[:12]} does not ask for; "
-            "remove the folder and run again"
-        )
-    return {episode.key for episode in latest(episodes) if episode.end_reason not in RETRIED}
-
-
-def _play_into(
-    files: RunJournals,
-    suite_task: SuiteTask,
-    policy: Policy,
-    missing: Sequence[PlannedEpisode],
-    bars: Progress,
-    agent: SuiteAgent,
-) -> None:
+    agent = run.log.agent
     title = f"{agent.display_name} · {suite_task.env.label}"
     limit, episodes = suite_task.slots.prototype.max_steps, len(suite_task.plan)
     finished, running, steps, won = episodes - len(missing), 0, 0, 0
@@ -395,7 +361,7 @@ def _play_into(
 
     show(0)
     for trajectory in _played(suite_task, agent.kind, policy, missing, show):
-        won += files.add(trajectory, suite_task.env).won
+        won += run.add(trajectory, suite_task.env).won
         finished, running = finished + 1, running - len(trajectory.steps)
         show(0)
 

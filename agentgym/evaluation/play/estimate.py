@@ -1,9 +1,9 @@
 """Cost estimate of a suite: calls, tokens and dollars, without any call.
 
-Random agents play a few tasks of each environment while the real agents build their real prompts. Whatever
-would be sent is counted instead, and answered with words that mean nothing. So prompts have their true sizes
-in characters; that a token is four bytes, a picture a thousand tokens, that an answer has so many tokens, and
-that episodes are as long as those of random play, or as long as they may be, is assumed.
+Random agents play a few tasks of each environment while the real agents build their real prompts. Requests
+are counted instead of sent, and answered with filler words. So prompts have their true sizes in characters.
+The assumptions are: four bytes a token, a thousand tokens a picture, `ANSWER_TOKENS` an answer, and episodes
+as long as those of random play, or as long as the step limit.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ SAMPLE = 4
 """Tasks of each environment that random agents play."""
 
 ANSWER_TOKENS = 100
-"""Of an answer as it is assumed to be; where fewer are allowed, those."""
+"""Assumed tokens of an answer, or the limit where that is lower."""
 
 FIELD_TOKENS = 20
-"""Of a text in an answer that has to fit a schema, such as a judge's reason; the form itself comes on top."""
+"""Assumed tokens of a text in a structured answer, such as a judge's reason, besides the JSON's own."""
 
 _WORD = "word "
-"""What an answer is made of; about a token."""
+"""Filler of an assumed answer; about a token."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTokens:
+class RequestTokens:
     """Calls of a model, and their tokens."""
 
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-    def plus(self, other: AskedTokens) -> AskedTokens:
+    def plus(self, other: RequestTokens) -> RequestTokens:
         """Return the sum."""
-        return AskedTokens(
+        return RequestTokens(
             self.calls + other.calls,
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
@@ -70,23 +70,23 @@ class EnvEstimate:
 
     agent: str
     env: str
-    """Label."""
+    """Label of the environment."""
     asked_by: str
-    """As `agentgym.evaluation.log.results.RunEndpoint.asked_by`."""
+    """User of the model, as in `agentgym.evaluation.log.results.RunEndpoint.asked_by`."""
     url: str
     model: str
     episodes: int
-    likely: AskedTokens
-    """Where episodes are as long as random ones, and answers `ANSWER_TOKENS` or a form filled in."""
-    most: AskedTokens
-    """Where each goes to its step limit, and answers are as long as they may be."""
+    likely: RequestTokens
+    """Tokens if episodes are as long as random ones, and answers have `ANSWER_TOKENS` or fill in a form."""
+    most: RequestTokens
+    """Tokens if every episode reaches its step limit, and every answer its token limit."""
 
-    def dollars(self, asked: AskedTokens, prices: PriceTable) -> float | None:
-        """Return the cost of the calls by today's prices; None where the model has none."""
+    def dollars(self, tokens: RequestTokens, prices: PriceTable) -> float | None:
+        """Return the cost of the calls by today's prices; None for a model without prices."""
         price = prices.of(self.url, self.model, datetime.now(UTC).date().isoformat())
         if price is None:
             return None
-        return price.cost(TokenUsage(asked.prompt_tokens, asked.completion_tokens))
+        return price.cost(TokenUsage(tokens.prompt_tokens, tokens.completion_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class SuiteEstimate:
 
     parts: tuple[EnvEstimate, ...]
     left_out: tuple[Excluded, ...]
-    """Environments without data here, which are not estimated."""
+    """Environments without data here, for which there is no estimate."""
 
 
 def estimate_suite(suite: Suite, agents: Sequence[SuiteAgent]) -> SuiteEstimate:
@@ -109,7 +109,7 @@ def estimate_suite(suite: Suite, agents: Sequence[SuiteAgent]) -> SuiteEstimate:
             try:
                 parts += _estimate(suite, env, agent)
             except UnsupportedEnvError:
-                pass  # it plays nothing there, so it asks nothing
+                pass  # the agent does not play this environment
             except (MissingDataError, MissingPackageError) as error:
                 left_out.append(Excluded(env.label, str(error)))
                 break
@@ -124,7 +124,7 @@ class _Tally:
     """Requests that would have been sent to one endpoint."""
 
     calls: list[tuple[int, int, int]] = field(default_factory=list)
-    """Tokens of each prompt, those that its answer may have, and those that it is likely to have."""
+    """Tokens of each prompt, with the most and the likely tokens of its answer."""
 
 
 class _Unasked(Endpoint):
@@ -155,7 +155,7 @@ class _UnaskedEndpoints(dict[str, Any]):
         self.tallies: dict[tuple[str, str], _Tally] = defaultdict(_Tally)
 
     def get(self, place: str, default: Any = None) -> Any:
-        """Return the endpoint of a spec, which is made where there is none."""
+        """Return the endpoint of a spec, made on first use."""
         if place not in self:
             spec = EndpointSpec.of(json.loads(place))
             self[place] = _Unasked(spec, self.tallies[spec.url, spec.model])
@@ -215,7 +215,7 @@ def _extrapolated(
     limit: int,
     episodes: int,
 ) -> EnvEstimate:
-    """Return the requests of all episodes, from those of a few.
+    """Return the extrapolated requests of all episodes, from those of a few.
 
     Up to the step limit, each further step asks as often as the steps played did on average, with prompts
     that grow on from the longest one as they grew.
@@ -224,13 +224,13 @@ def _extrapolated(
     share = episodes / played
     prompts = [tokens for tokens, _, _ in calls] or [0]
     answers = sum(completions for _, _, completions in calls)
-    likely = AskedTokens(round(share * len(calls)), round(share * sum(prompts)), round(share * answers))
+    likely = RequestTokens(round(share * len(calls)), round(share * sum(prompts)), round(share * answers))
     steps = max(lengths, default=0)
     growth = (max(prompts) - min(prompts)) / max(1, steps - 1)
     later = max(prompts) + growth * max(0, limit - steps) / 2
     further = max(0, played * limit - sum(lengths)) * len(calls) / max(1, sum(lengths))
     largest = max((most for _, most, _ in calls), default=0)
-    most = AskedTokens(
+    most = RequestTokens(
         round(share * (len(calls) + further)),
         round(share * (sum(prompts) + further * later)),
         round(share * (len(calls) + further) * largest),
@@ -266,9 +266,9 @@ def instance_of(schema: Mapping[str, Any]) -> Any:
     return {"boolean": False, "null": None}.get(str(kind), _WORD.strip())
 
 
-def total(parts: Iterable[AskedTokens]) -> AskedTokens:
+def total(parts: Iterable[RequestTokens]) -> RequestTokens:
     """Return the sum of calls and tokens."""
-    summed = AskedTokens()
+    summed = RequestTokens()
     for part in parts:
         summed = summed.plus(part)
     return summed

@@ -48,6 +48,6 @@ def suite_file_of_run(folder: Path, name: str) -> Path:
 
 
 def own_suite_file(folder: Path, name: str) -> Path | None:
-    """Return the nearest ``suites/NAME.toml`` in a folder above a run; None if there is none."""
+    """Return the nearest ``suites/NAME.toml`` in a folder above a run; None without one."""
     paths = (above / "suites" / f"{name}.toml" for above in folder.resolve().parents)
     return next((path for path in paths if path.is_file()), None)

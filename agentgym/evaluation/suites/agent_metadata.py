@@ -10,13 +10,14 @@ from agentgym.agents.metadata import FILE_OPTIONS, AgentMetadata, Model
 from agentgym.agents.table import AGENTS, check_agent
 from agentgym.errors import UsageError
 from agentgym.evaluation.suites.suite import PlayedEnv, SuiteAgent
+from agentgym.io.hub import pinned
 from agentgym.io.optional import load_reference
 
 
 def has_metadata(kind: str) -> bool:
-    """Return whether the files of agents of a kind say something about them.
+    """Return whether agents of a kind have metadata in their files.
 
-    Of an agent of another package nothing is known but its reference and its options.
+    For an agent of another package only its reference and its options are known.
     """
     return kind in AGENTS and bool(AGENTS[kind].facts)
 
@@ -24,7 +25,11 @@ def has_metadata(kind: str) -> bool:
 def complete(agent: SuiteAgent, environments: Iterable[PlayedEnv] = ()) -> SuiteAgent:
     """Fill in a suite's agent from its files: its version, and its description."""
     if not has_metadata(agent.kind):
-        return _with_version(agent)
+        version = AGENTS[agent.kind].version if agent.kind in AGENTS else 0
+        return replace(agent, options={"version": version, **agent.options}) if version else agent
+    given = ((key, agent.options.get(key)) for key in FILE_OPTIONS)
+    pins = {key: pinned(name) for key, name in given if isinstance(name, str)}
+    agent = replace(agent, options={**agent.options, **pins})
     true = with_facts(agent, environments)
     for name, given, found in contradictions(agent, true):
         raise UsageError(
@@ -60,11 +65,6 @@ def options_as_played(agent: SuiteAgent) -> dict[str, Any]:
     return {**given, **agent.options}
 
 
-def _with_version(agent: SuiteAgent) -> SuiteAgent:
-    version = AGENTS[agent.kind].version if agent.kind in AGENTS else 0
-    return replace(agent, options={"version": version, **agent.options}) if version else agent
-
-
 def contradictions(given: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[str, Any, Any]]:
     """Yield contradictions between a suite's agent and a record: field, claimed value, recorded value.
 
@@ -72,7 +72,7 @@ def contradictions(given: SuiteAgent, recorded: SuiteAgent) -> Iterator[tuple[st
     """
     if given.kind != recorded.kind:
         yield "kind", given.kind, recorded.kind
-    for key in sorted({*given.options, *recorded.options} - {*FILE_OPTIONS}):  # weights may move
+    for key in sorted({*given.options, *recorded.options} - {*FILE_OPTIONS}):  # paths may differ
         ours, theirs = given.options.get(key), recorded.options.get(key)
         if ours != theirs:
             yield f"options.{key}", ours, theirs

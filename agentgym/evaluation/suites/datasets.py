@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentgym.data.importing import is_present
+from agentgym.data.sources import download_of
 from agentgym.registration import class_of, open_env
 
 
@@ -15,9 +16,9 @@ class EnvDataSet:
 
     name: str
     splits: tuple[tuple[str, int | None], ...]
-    """Name and number of tasks of each, which is None of data that may be elsewhere."""
+    """Name and number of tasks of each split; the number is None for data that may be elsewhere."""
     missing: str
-    """Name of the source that ``agentgym data import`` would have to read; empty where nothing is missing."""
+    """Command of ``agentgym data`` that brings it, with its arguments; empty where it is here."""
     licence: str = ""
 
     @property
@@ -28,12 +29,14 @@ class EnvDataSet:
 
 
 def data_sets(env_id: str) -> Iterator[EnvDataSet]:
-    """Yield the data sets of an environment, the built-in one first; what has no size yet is opened."""
+    """Yield the data sets of an environment, the built-in one first; data of unknown size is opened."""
     game = class_of(env_id)
     sizes = game.split_sizes or {split: len(open_env(env_id, split=split).tasks) for split in game.splits}
     yield EnvDataSet("builtin", tuple(sizes.items()), "")
     for source in game.suite_spec.sources:
         for name, splits in source.sets.items():
-            missing = "" if is_present(source, name) else source.name
+            fetched = download_of(source, name)
+            command = f"download {fetched}" if fetched else f"import {source.name} PATH"
+            missing = "" if is_present(source, name) else command
             named = tuple((split, None) for split in splits)
             yield EnvDataSet(f"{source.name}/{name}", named, missing, source.licence)

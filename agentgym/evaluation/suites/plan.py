@@ -19,9 +19,16 @@ from agentgym.vector.core import AgentVectorEnv
 class PlannedEpisode:
     """An episode that a suite asks for."""
 
+    env: str
+    """Label of the environment."""
     task: Task
     seed: int
     rollout: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Environment, task and rollout, as `agentgym.evaluation.log.results.EvalSample.key`."""
+        return self.env, self.task.id, self.rollout
 
 
 def open_slots(env: PlayedEnv, num_envs: int) -> AgentVectorEnv:
@@ -57,7 +64,7 @@ def planned_episodes(suite: Suite, env: PlayedEnv, tasks: TaskSet) -> list[Plann
     else:
         chosen = tasks[: env.tasks]
     return [
-        PlannedEpisode(task, suite.episode_seed(env.label, index, rollout), rollout)
+        PlannedEpisode(env.label, task, suite.episode_seed(env.label, index, rollout), rollout)
         for index, task in enumerate(chosen)
         for rollout in range(suite.attempts)
     ]
@@ -65,7 +72,7 @@ def planned_episodes(suite: Suite, env: PlayedEnv, tasks: TaskSet) -> list[Plann
 
 def _named(tasks: TaskSet, env: PlayedEnv, name: str) -> Task:
     task = tasks.find(name)
-    if task.id != name:  # a source id, by which one task could be named twice
+    if task.id != name:  # a source id, under which a task could appear twice
         raise UsageError(f"environment {env.label!r}: name task {name!r} by its id, {task.id}")
     return task
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,10 +23,10 @@ _MAX_PART_LENGTH = 60
 
 
 MAX_BOUND = 1e9
-"""Greatest score that a suite may state: of sums of such scores a table still has numbers."""
+"""Greatest score that a suite may declare, so that tables can show sums of scores."""
 
 MAX_ATTEMPTS = 1_000
-"""Of a suite: whoever verifies a run plans every episode, also of a suite that somebody else wrote."""
+"""Most attempts of a suite: verification plans every episode, also of a stranger's suite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,14 @@ class PlayedEnv:
     """The played part of an environment: part of the identity of every suite and run that plays it."""
 
     id: str
-    """Gymnasium id, or ``module:id``."""
+    """Id in Gymnasium's registry, or ``module:id``."""
     label: str
-    """Heading of the column; also part of every episode seed."""
+    """Heading of the column; a part of every episode's seed."""
     split: str
     tasks: int | tuple[str, ...]
-    """How many tasks are played, the first ones of the split's manifest; or which, by id."""
+    """Number of tasks, the first ones of the split's manifest; or their ids."""
     metric: Literal["success", "score"] = "success"
-    """What is ranked: the share of episodes won, or the benchmark's own score."""
+    """Ranked metric: the share of episodes won, or the benchmark's own score."""
     bounds: tuple[float, float] = (0.0, 1.0)
     """Least and greatest possible score."""
     by_type: bool = False
@@ -74,8 +75,8 @@ class SuiteEnv(PlayedEnv):
     """
 
     measures: tuple[str, ...] = field(default=(), metadata={"stated": True})
-    """Columns of tables: measures of the environment (`agentgym.core.suite_spec.SuiteSpec.measures`), by
-    name. They change nothing that is played, so no digest covers them, and no run holds them."""
+    """Measures of the environment (`agentgym.core.suite_spec.SuiteSpec.measures`) that tables show, by name.
+    Nothing played depends on them, so no digest covers them, and no run holds them."""
 
     def first(self, tasks: int) -> SuiteEnv:
         """Return the environment with its first tasks only."""
@@ -101,7 +102,7 @@ class AgentCard:
     contact: str = ""
     licence: str = ""
     training_data: str = ""
-    """What the agent has been trained on, in words."""
+    """Training data of the agent, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +111,20 @@ class SuiteAgent:
 
     name: str
     kind: str
-    """What `agentgym.agents.make_agent` is asked for: an agent's name, or ``module:function``."""
+    """Argument of `agentgym.agents.make_agent`: an agent's name, or ``module:function``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=dict)
     parser: str = ""
     prompt_sha256: str = ""
-    """sha256 of the prompt template."""
+    """Digest of the prompt template, sha256."""
     model: Model = field(default_factory=Model)
     card: AgentCard = AgentCard()
 
     @property
     def identity(self) -> dict[str, Any]:
-        """JSON of everything that may change what the agent does.
+        """Everything that may change the agent's actions, as JSON.
 
-        Weights are told by their sha256; where they lie does not matter.
+        Weights are identified by their sha256, not by their path.
         """
         table = asdict(self)
         del table["card"]
@@ -140,10 +141,10 @@ class SuiteAgent:
 
 
 SCALE = (SuiteAgent("random", "random"), SuiteAgent("oracle", "oracle"))
-"""Agents with which scores can be compared."""
+"""Agents whose scores are the floor and the oracle of the default scale."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Suite:
     """A benchmark: environments, tasks and seeds, and the agents it runs by itself.
 
@@ -158,10 +159,10 @@ class Suite:
     attempts: int = 1
     """Episodes per task."""
     floor: str = "random"
-    """Name of the agent whose score counts as 0 when scores are normalised; empty, and `oracle` too, where
-    that are the bounds of the score."""
+    """Agent whose score is 0 after normalisation; empty, as `oracle` then is, to normalise by the bounds of
+    the score."""
     oracle: str = "oracle"
-    """Name of the agent whose score counts as 1."""
+    """Agent whose score is 1 after normalisation."""
     env: tuple[SuiteEnv, ...] = ()
     agent: tuple[SuiteAgent, ...] = ()
 
@@ -177,9 +178,9 @@ class Suite:
         del table["env"], table["agent"]
         return table
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """64 hex digits over what is played; agents come and go without changing it."""
+        """sha256 of everything that determines play; agents are no part of it."""
         return sha256_json({**self.header, "env": [asdict(env.played) for env in self.env]})
 
     @property
@@ -312,7 +313,7 @@ def _check(suite: Suite, where: str) -> None:
 
 
 def check_names(names: Iterable[tuple[str, str]], where: str = "") -> None:
-    """Refuse names unfit for folders and pages; each comes with what it names."""
+    """Refuse names unfit for folders and pages; each is given with the kind of thing it names."""
     for kind, name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{where}{kind} name {name!r} must be letters, digits, '.', '_' and '-'")

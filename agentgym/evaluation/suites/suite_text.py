@@ -19,7 +19,7 @@ def write_suite(folder: Path, suite: Suite) -> None:
 
 
 def suite_text(suite: Suite) -> str:
-    """Return a suite as TOML; what stands at its default is left out of environments and agents."""
+    """Return a suite as TOML, without the defaults of environments and agents."""
     tables: list[tuple[str, Mapping[str, Any]]] = [("", suite.header)]
     tables += [("[[env]]", _given_fields(env)) for env in suite.env]
     tables += [("[[agent]]", _given_fields(agent)) for agent in suite.agent]
@@ -41,13 +41,13 @@ def _toml_table(title: str, table: Mapping[str, Any]) -> Iterator[str]:
     if title:
         yield f"\n{title}"
     for key, value in table.items():
-        yield f"{_toml(key)} = {_toml(value)}"
+        yield f"{toml_value(key)} = {toml_value(value)}"
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """Write a value; JSON's strings, numbers and truth values are TOML's, but for one character."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_value(key)} = {toml_value(one)}" for key, one in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return canonical_json(value).replace("\x7f", "\\u007f")

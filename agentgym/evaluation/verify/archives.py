@@ -42,12 +42,12 @@ MEMBERS: Mapping[str, int] = {
     CLAIM_MEMBER: 64 << 10,
     TRANSCRIPTS_MEMBER: 64 << 20,
 }
-"""What an archive may hold, with the most bytes of each."""
+"""Files that an archive may hold, with the largest size of each in bytes."""
 
 REQUIRED = (RUN_MEMBER, CARD_MEMBER, CLAIM_MEMBER)
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The date of every member: a zip has to have one."""
+"""Date of every member, the earliest of the zip format, so that equal content gives equal bytes."""
 
 
 def open_run(
@@ -59,23 +59,18 @@ def open_run(
 ) -> StoredRun:
     """Open a run: its folder, a packed run, or an archive, which are unpacked into the cache.
 
-    Args:
-        path: where it is.
-        suites: suite files by the suite's name; other names are looked up as `suite_file_of_run` does.
-        allow: references ``module:name`` in the run and its suite that may be imported.
-        console: where progress is shown; None for nowhere.
-
-    Raises:
-        UsageError: it cannot be read, or, packed, does not replay.
+    Packed ones have to replay. ``suites`` are suite files by name, before those that `suite_file_of_run`
+    finds; ``allow`` are references ``module:name`` in the run and its suite that may be imported.
     """
     if path.name.endswith(ARCHIVE_SUFFIX):
-        members = read_archive(path)
-        if RUN_MEMBER not in members:
+        data, where = read_archive(path).get(RUN_MEMBER), RUN_MEMBER
+        if data is None:
             raise UsageError(f"{path} holds no {RUN_MEMBER}; pack the run again")
-        return open_packed(members[RUN_MEMBER], RUN_MEMBER, path, suites, allow=allow, console=console)
-    if path.name.endswith(SUFFIX):
-        return open_packed(read_bytes(path), str(path), path, suites, allow=allow, console=console)
-    return read_stored_run(path, suites)
+    elif path.name.endswith(SUFFIX):
+        data, where = read_bytes(path), str(path)
+    else:
+        return read_stored_run(path, suites)
+    return open_packed(data, where, path, suites, allow=allow, console=console)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ class VerificationClaim:
     run_sha256: str
     episodes_sha256: str
     together: tuple[str, ...] = ()
-    """Record ids of all runs that were packed together, this one's among them; empty for one alone."""
+    """Record ids of all runs packed together, this one included; empty for a single run."""
 
     @classmethod
     def of(cls, verdict: Verdict, together: Collection[str] = ()) -> VerificationClaim:
@@ -109,9 +104,6 @@ def origin_of(path: Path, record_id: str | None) -> str:
     """Return where a run is from: its folder; of an archive, the archives that it was packed together with.
 
     Each archive of such a set names all of them, so no further archive can join a set.
-
-    Raises:
-        UsageError: an archive says nothing that can be read.
     """
     if not path.name.endswith(ARCHIVE_SUFFIX):
         return f"folder {path.absolute().parent}"
@@ -160,7 +152,7 @@ def zipped(members: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name in sorted(members):
             entry = zipfile.ZipInfo(name, _EARLIEST)
-            entry.create_system = 3  # as on Unix, wherever it is written
+            entry.create_system = 3  # Unix, on every system
             entry.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(entry, members[name])
     return file.getvalue()

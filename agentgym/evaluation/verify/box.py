@@ -13,13 +13,15 @@ import pickle
 import resource
 import select
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from errno import EACCES
 from math import ceil
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -28,7 +30,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import gymnasium
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.verify.confinement import Places, below, check_event, confined
 from agentgym.io.paths import CACHE_VARIABLE, cache_directory, data_directory, scratch_directory
 
 if TYPE_CHECKING:
@@ -39,21 +40,21 @@ T = TypeVar("T")
 PACKAGE = Path(__file__).parents[2]
 
 MAX_SECONDS = 2e6
-"""Longest wait that the system's calls take."""
+"""Longest wait in seconds that the system's calls accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one job of a box may take."""
+    """Limits of a job in a box."""
 
     memory: float = 8.0
-    """GiB of private memory; also of what it writes into one file."""
+    """GiB of private memory, and of any one file that it writes."""
     processor: float = 900.0
     """Seconds of processor time."""
     wall: float = 3600.0
-    """Seconds."""
+    """Seconds of wall-clock time."""
     files: float = 256.0
-    """Open files."""
+    """Most open files."""
 
     def __post_init__(self) -> None:
         """Check that all are above 0."""
@@ -77,26 +78,17 @@ def boxed(
     console: Console | None = None,
     **named: Any,
 ) -> T:
-    """Return what a function returns in a box, or raise what it raises.
+    """Return what a module's function returns in a box, or raise what it raises; all of it is pickled.
 
-    Args:
-        call: a module's function; it, its arguments and its value are pickled.
-        *arguments: its arguments.
-        files: files and folders of strangers, which it may read.
-        writes: files and folders that it may read and write.
-        trusted: the user's own, which it may read, and what links in them lead to.
-        allow: its argument ``allow``; those that are the full path of a folder are trusted, too.
-        limits: None for those of `Limits`.
-        console: its argument ``console``, where it is a terminal: the function gets standard error instead.
-        **named: its other named arguments.
-
-    Raises:
-        LimitError: it took too much.
+    It may read ``files`` of strangers and the user's own ``trusted`` ones, with what links in them lead
+    to, and read and write ``writes``. The function gets ``allow``, of which full paths of folders are
+    trusted too, and ``console``: where it is a terminal, standard error instead. `LimitError` where it
+    took too much.
     """
     limits = limits or Limits()
     allowed = [folder for folder in allow if os.path.isabs(folder)]
     specs = [spec for spec in map(_pickled, gymnasium.registry.values()) if spec]
-    trusts_here = specs or len(allow) > len(allowed)  # modules of the current folder
+    trusts_here = specs or len(allow) > len(allowed)  # then modules of the current folder may be loaded
     path = [entry for entry in sys.path if trusts_here or entry not in ("", os.getcwd())]
     scratch = _scratch(console)
     places = _places([*files, *writes], [scratch, *writes], [scratch, *trusted, *map(Path, allowed)], path)
@@ -109,7 +101,7 @@ def boxed(
         box = _Box()
     try:
         answer = box.ask(job, limits)
-        if answer is None and box.used:  # by what came before, perhaps
+        if answer is None and box.used:  # perhaps an earlier job broke the box
             box.stop()
             box = _Box()
             answer = box.ask(job, limits)
@@ -133,7 +125,7 @@ def _scratch(console: Console | None) -> Path:
     cache = cache_directory().absolute()
     if cache in _TEMPORARY:
         return _TEMPORARY[cache]
-    scratch = scratch_directory(cache)  # a job makes no folders above it
+    scratch = scratch_directory(cache)  # made here, since a job may create no folder above it
     if scratch != cache:
         _TEMPORARY[cache] = scratch
         if console is not None:
@@ -145,7 +137,7 @@ def _scratch(console: Console | None) -> Path:
 
 
 _TEMPORARY: dict[Path, Path] = {}
-"""Where jobs write in place of a cache."""
+"""Folders in which jobs write instead of a cache, by cache."""
 
 
 def _places(
@@ -213,7 +205,7 @@ class _Box:
 
 
 _IDLE: list[_Box] = []
-"""Boxes that wait for a job."""
+"""Boxes without a job."""
 
 
 @atexit.register
@@ -261,7 +253,7 @@ def _do(
     tempfile.tempdir = environ["TMPDIR"]
     os.chdir(folder)
     for pickled in specs:
-        with suppress(Exception):  # of a script or a session, which no other process can import
+        with suppress(Exception):  # a main module that no other process can import, such as a script
             spec = pickle.loads(pickled)
             gymnasium.registry.setdefault(spec.id, spec)
     full = _limit(limits) > limits.memory * 2**29
@@ -274,7 +266,7 @@ def _do(
         return pickle.dumps(None)
     except Exception as raised:  # noqa: BLE001 (sent to the parent, which raises it)
         error = raised
-    most = limits.memory / 8  # the caller keeps what was found, of every run
+    most = limits.memory / 8  # a small part, since the caller holds the results of all runs
     try:
         answer = pickle.dumps((value, error, full))
     except MemoryError:
@@ -308,3 +300,79 @@ def _limit(limits: Limits) -> int:
     except OSError:
         return 0
     return pages * resource.getpagesize()
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders and files of a job, by their full paths."""
+
+    reads: Collection[str]
+    """Readable paths; a link counts as its target."""
+    writes: Collection[str]
+    """Writable paths; a link counts as its target."""
+    strange: Collection[str]
+    """Readable paths that may hold a stranger's links."""
+    trusted: Collection[str]
+    """Paths of the user, where links may lead anywhere."""
+    code: Collection[str]
+    """Paths of Python modules."""
+
+
+_PLACES: list[Places] = []
+"""Places of the present job, if any."""
+
+
+@contextmanager
+def confined(places: Places) -> Iterator[None]:
+    """Let `check_event`, which the process has as an audit hook, refuse all but some places."""
+    _PLACES.append(places)
+    try:
+        yield
+    finally:
+        _PLACES.clear()
+
+
+_READS = ("open", "os.listdir", "os.scandir", "sqlite3.connect")
+_WRITES = {
+    **dict.fromkeys(("os.chmod", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"), 1),
+    **dict.fromkeys(("os.link", "os.rename", "os.symlink"), 2),
+}
+"""Number of leading arguments that are paths, by audit event."""
+_NEVER = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "os.system", "os.exec")
+_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CODE = (".py", ".pyc", ".so", ".pth")
+
+
+def check_event(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse, as an audit hook, events that a job may not cause."""
+    if not _PLACES:
+        return
+    if event in _READS:
+        _check_path(event, arguments[0], writes=event == "open" and bool(arguments[2] & _TO_WRITE))
+    for path in arguments[: _WRITES.get(event, 0)]:
+        _check_path(event, path, writes=True)
+    if event in _NEVER:
+        raise PermissionError(EACCES, "verification may not do that", event)
+
+
+def _check_path(event: str, path: Any, *, writes: bool) -> None:
+    if isinstance(path, int) or path in (":memory:", os.devnull):  # handles and devices of every process
+        return
+    given, places = os.fsdecode("." if path is None else path), _PLACES[0]
+    if event == "sqlite3.connect":
+        given = given.removeprefix("file:").partition("?")[0]
+    real = os.path.realpath(given)
+    plain = real if ".." in Path(given).parts else os.path.abspath(given)  # a link changes what .. is
+    if below(real, places.writes if writes else places.reads):
+        if os.path.exists(real) and stat.S_IFMT(os.stat(real).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            raise PermissionError(EACCES, "it is no regular file", given)
+    elif writes or below(plain, places.strange) or not below(plain, places.trusted):
+        is_code = event != "open" or plain.endswith(_CODE)
+        if writes or not is_code or not below(plain, places.code):
+            reason = "verification opens nothing there unless --allow names the folder"
+            raise PermissionError(EACCES, reason, given)
+
+
+def below(path: str, roots: Collection[str]) -> bool:
+    """Return whether a path is one of some, or lies below one."""
+    return any(path == root or path.startswith(root.rstrip(os.sep) + os.sep) for root in roots)

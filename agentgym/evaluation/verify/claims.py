@@ -30,7 +30,7 @@ _OF_A_SEED = (
     "training_tokens",
     "training_gpu_seconds",
 )
-"""What the training seeds of an agent do not share."""
+"""Fields in which the training seeds of one agent differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Claim:
     """Runs of a row."""
 
     runs: tuple[Submission, ...]
-    """One, or one per training seed, all of one origin."""
+    """Runs of the row: one, or one per training seed, all of one origin."""
     contested_by: tuple[str, ...] = ()
     """Result ids of the runs of other rows that have the same agent and training seed and other episodes."""
 
@@ -50,12 +50,12 @@ class EqualEpisodes:
     first: str
     """Name of the row."""
     first_result: str
-    """Its run, by result id."""
+    """Result id of its run."""
     second: str
     second_result: str
     equal: int
     of: int
-    """Episodes of both in which either said something and had an action accepted."""
+    """Episodes of both in which either agent wrote text and had an action accepted."""
 
 
 def claims_of(submissions: Iterable[Submission]) -> tuple[list[Claim], list[Unranked]]:
@@ -99,7 +99,7 @@ def _different(rows: Iterable[list[Submission]], copies: list[Unranked]) -> list
     Copies have equal records, or they are of an agent that played the same again here. Other rows with the
     same episodes stay: what tells them apart is their submitters' word, which must not choose between them.
     """
-    kept: dict[frozenset[str], list[Submission]] = {}
+    first_rows: dict[frozenset[str], list[Submission]] = {}
     for row in rows:
         same = frozenset(
             sha256_json(sorted(_links(entry).items()))
@@ -107,10 +107,10 @@ def _different(rows: Iterable[list[Submission]], copies: list[Unranked]) -> list
             else entry.run.record_id or ""
             for entry in row
         )
-        if kept.setdefault(same, row) is not row:
+        if first_rows.setdefault(same, row) is not row:
             for entry in row:
-                _add(entry, kept[same], "", copies)
-    return list(kept.values())
+                _add(entry, first_rows[same], "", copies)
+    return list(first_rows.values())
 
 
 def _contesting(row: Iterable[Submission], rows: Iterable[list[Submission]]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _contesting(row: Iterable[Submission], rows: Iterable[list[Submission]]) -> 
 
 
 def in_order(submissions: Iterable[Submission]) -> list[Submission]:
-    """Return runs by what is in them, wherever they lie."""
+    """Return runs ordered by their content, whatever their folders."""
     return sorted(submissions, key=_place)
 
 
@@ -156,7 +156,7 @@ def _add(entry: Submission, runs: list[Submission], whose: str, copies: list[Unr
 
 
 def _links(entry: Submission) -> dict[EpisodeKey, str]:
-    """Return the last link of each hash chain: what was played and came of it, by whomever."""
+    """Return the last link of each hash chain, which depends on actions and results but not on the agent."""
     return {episode.key: episode.hash_chain[-1] for episode in entry.episodes}
 
 

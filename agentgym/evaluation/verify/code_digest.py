@@ -21,10 +21,10 @@ from agentgym.registration import ENVIRONMENTS
 PACKAGE = Path(__file__).parents[2]
 
 VERIFIER = ("agentgym.evaluation.verify.verification", "agentgym.evaluation.verify.packed")
-"""What replays runs, and unpacks them by replaying."""
+"""Modules that replay runs, and that unpack them by replaying."""
 
 REGISTRIES = ("agentgym.registration", "agentgym.agents.table")
-"""Modules whose strings name what can be opened, rather than what they use."""
+"""Modules whose strings name everything that can be opened, not only their own dependencies."""
 
 _REFERENCE = re.compile(r"[\w.]+(:\w+)?")
 
@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r"[\w.]+(:\w+)?")
 def code_sha256(environments: frozenset[str] = frozenset(), agents: frozenset[str] = frozenset()) -> str:
     """Return the sha256 of the files that a replay of these environments and agents depends on, by path.
 
-    ``environments``: ids; ``agents``: kinds. Of other packages, neither adds anything.
+    ``environments``: ids; ``agents``: kinds. Those of other packages add no file.
     """
     digest = hashlib.sha256()
     for path in code_files(environments, agents):
@@ -77,7 +77,7 @@ def dependencies(roots: Collection[str]) -> set[str]:
 
 @cache
 def _used(module: str) -> frozenset[str]:
-    """Return what a module imports or names, and the package it is in, which is imported first."""
+    """Return the modules that a module imports or names, and its package, which is imported first."""
     modules = _package_files()[0]
     package = module.rpartition(".")[0]
     used = {package}
@@ -92,7 +92,7 @@ def _used(module: str) -> frozenset[str]:
 
 
 def _named(text: str, package: str) -> Iterator[str]:
-    """Yield what a string names: ``module``, ``module:attribute``, or what ``f"package.{name}"`` may be."""
+    """Yield the modules that a string may name: ``module``, ``module:attribute``, ``f"package.{name}"``."""
     if _REFERENCE.fullmatch(text):
         name = text.partition(":")[0]
         yield from (name, f"{package}.{name}")

@@ -5,6 +5,7 @@ hand and the transcripts have token ids, that can be computed. The episodes are 
 responses that are looked at, so that prompts, admissible actions and random seeds come from the environment
 and the suite; then the model reads each prompt with its recorded response once (teacher forcing). The
 response must be the one that the seed draws from the model's distribution, at the recorded log-probabilities.
+Where an engine draws by numbers of its own, the responses together must be as likely as samples are instead.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
 
 DEFAULT_SAMPLE = 200
-"""Responses that are recomputed."""
+"""Number of responses that are recomputed."""
+
+MAX_DEVIATIONS = 5.0
+"""Standard deviations by which the log-probability of samples may be off its expectation; chance exceeds them
+once in 1.7 million checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,11 @@ class ModelSample:
     """Weights and sample size of a model check."""
 
     directory: Path
-    """Of the model."""
+    """Directory of the model."""
     sample: PositiveInt = DEFAULT_SAMPLE
-    """How many responses."""
+    """Number of responses to recompute."""
     seed: int = field(default_factory=lambda: randbits(32))
-    """Draws them; by default nobody knows it before."""
+    """Seed of the sample; by default a random one, so that no submitter can know it in advance."""
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -57,11 +62,12 @@ class Tolerance:
     """Tolerance of recomputed log-probabilities, per dtype."""
 
     logprob: float
-    """Nats, of each token's log-probability."""
+    """Largest difference in a token's log-probability, in nats."""
     mean: float
-    """Nats, of the mean absolute difference over the sample."""
+    """Largest mean absolute difference over the sample, in nats."""
     draw: float
-    """Probability by which the number that decided a token may miss the token's share of the distribution."""
+    """Largest distance, as a probability, of a token's random number from the token's interval; 1 where the
+    engine drew by numbers of its own, so that any is as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +75,23 @@ class Recomputed:
     """A recomputed response."""
 
     problem: str = ""
-    """What is wrong with it; empty where nothing is."""
+    """Error in the recorded tokens; empty without one."""
     differences: tuple[float, ...] = ()
-    """Of each token, the recomputed log-probability less the recorded one."""
+    """Recomputed minus recorded log-probability of each token."""
     draw: float = 0.0
-    """The largest miss of its tokens, as `Tolerance.draw`."""
+    """Largest miss of its tokens, as in `Tolerance.draw`."""
+    surprise: float = 0.0
+    """Sum over its tokens of negative log-probability less entropy, in nats."""
+    variance: float = 0.0
+    """Variance of that sum where the tokens are samples."""
 
 
 class ResponseChecker(Protocol):
-    """Recomputes the responses of one environment with a model at hand."""
+    """Recomputation of one environment's responses with a local model."""
 
     @property
     def tolerance(self) -> Tolerance:
-        """Of the weights' type."""
+        """Tolerance for the weights' type."""
 
     def recorded(self, request: Request, record: TranscriptRecord, number: int) -> Completion:
         """Return a recorded answer in the form that later prompts contain."""
@@ -96,21 +106,21 @@ class ModelCheck:
 
     ok: bool
     weights_sha256: str
-    """Of the model directory that was at hand."""
+    """sha256 of the weights in the checked model directory."""
     responses: int
-    """All of the run's."""
+    """Number of responses in the run."""
     sampled: int
-    """How many of these were recomputed."""
+    """Number of recomputed responses."""
     seed: int
-    """Which: they were drawn with this random seed."""
+    """Seed that drew the sample."""
     tokens: int
-    """Of the sampled responses."""
+    """Number of tokens of the sampled responses."""
     mean_difference: float
     """Mean absolute difference of their log-probabilities, in nats."""
     largest_difference: float
-    """The largest one."""
+    """Largest absolute difference of their log-probabilities, in nats."""
     largest_draw: float
-    """The largest miss of a draw, as `Tolerance.draw`."""
+    """Largest miss of a draw, as in `Tolerance.draw`."""
     tolerance: Tolerance
     problems: tuple[str, ...]
 
@@ -139,7 +149,7 @@ class _RecordedActions:
         self.requests.append(request)
         if request.turn < self._last:
             return [self._checker.recorded(request, self._record, request.turn)]
-        return [Completion("", error="agent_error")]  # the rest is not needed
+        return [Completion("", error="agent_error")]  # the rest of the episode is not needed
 
 
 def check_checkable(run: StoredRun, model_dir: Path) -> None:
@@ -204,7 +214,7 @@ def _unmatched(episodes: Sequence[EvalSample], records: Mapping[str, TranscriptR
     """Yield the reasons why transcripts cannot be those of the episodes."""
     for episode in episodes:
         if not (episode.transcript or episode.actions or episode.completion_tokens):
-            continue  # it ended before the model was asked
+            continue  # the episode ended before the model answered
         if episode.transcript not in records:
             yield f"{episode.id}: there is no transcript of this episode"
         else:
@@ -255,6 +265,13 @@ def _conclude(
         wrong.append("the run has no responses")
     if mean > tolerance.mean:
         wrong.append(f"log-probabilities differ by {mean:.2g} in the mean, more than {tolerance.mean:g}")
+    surprise, deviation = sum(one.surprise for one in results), sum(one.variance for one in results) ** 0.5
+    allowed = MAX_DEVIATIONS * deviation + tolerance.mean * len(differences)
+    if tolerance.draw >= 1 and abs(surprise) > allowed:
+        wrong.append(
+            f"the responses are not sampled from the model: their log-probability is {-surprise:+.0f} nats "
+            f"off the expected one, where samples are off by at most {allowed:.0f}"
+        )
     return ModelCheck(
         ok=not wrong,
         weights_sha256=agent.model.weights_sha256,

@@ -1,9 +1,9 @@
 """Packed runs: a run in one small file without the text of its data.
 
-Actions are written as references: as the place among the actions that were admissible, or, for what was
-typed, as passages of what the agent had been shown. Who has the data plays them again and gets back the
-run's own files, byte for byte; their digests are in the packed file. So a run on data that may not be passed
-on can be published, and verified by whoever has the data.
+Actions are written as references: as the index among the admissible actions, or, for typed text, as passages
+of the text shown to the agent. With the data, a replay restores the run's own files byte for byte; their
+digests are in the packed file. So a run on data that may not be redistributed can be published, and verified
+by anyone who has the data.
 
 A packed file is xz over lines of JSON: `PackedHeader`, then a `PackedEpisode` for each line of
 ``episodes.jsonl``. Recorded answers stand in the header as they are: they name documents by number. So do
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -24,6 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentgym.core.episodes import observed_text
 from agentgym.core.hashing import canonical_json
 from agentgym.data.directory import cache_directory
 from agentgym.env import AgentEnv
@@ -32,7 +33,7 @@ from agentgym.evaluation.log.recorded_answers import ANSWERS_FILE, RecordedAnswe
 from agentgym.evaluation.log.replay import Replay, ReplayGames
 from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, EvalLog, EvalSample, episode_lines
 from agentgym.evaluation.log.runfiles import parse_run, write_run
-from agentgym.evaluation.log.stored_run import StoredRun, suite_loader
+from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, parse_transcripts, read_transcripts
 from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
@@ -51,32 +52,32 @@ SUFFIX = ".run.xz"
 FORMAT = "agentgym packed run"
 
 PACKED_SCHEMAS = (1, 2)
-"""Without transcripts, and with them."""
+"""Versions of the format: without transcripts, and with them."""
 
 LINK_DIGITS = 8
 
 MIN_PASSAGE_LENGTH = 6
-"""Characters; shorter pieces of typed text are written out."""
+"""Least characters of a reference to shown text; shorter pieces are written out."""
 
 MAX_REST = 16
-"""Characters; longer rests of typed text, beside what was shown, are looked for among untold texts."""
+"""Most characters of typed text beside shown text; a longer piece is looked up in `SuiteSpec.oracle_only`."""
 
 MAX_UNPACKED_SIZE = 256 << 20
-"""Bytes of a packed file once decompressed."""
+"""Largest size of a packed file after decompression, in bytes."""
 
 MAX_TYPED = 1 << 26
-"""Characters of all actions of a packed run: a few passages, repeated, would make a small file a huge one."""
+"""Most characters of all actions of a packed run: repeated passages would make a small file a huge one."""
 
 MAX_SAID = 1 << 26
-"""Characters of all messages and responses of a packed run, as a transcript's table of texts spells them."""
+"""Most characters of all messages and responses of a packed run, after expansion from the table of texts."""
 
 _BUILT_IN = ("dataset", "corpus")
-"""Options of environments that name where texts come from."""
+"""Options of environments that name the source of texts."""
 
 Piece = Any
-"""Of an action: an int, its place among the admissible actions; a str, as it is; or a list of pieces of text,
-each a str, ``[start, length]`` of all text shown so far, or ``[number]`` of a text that the suite's
-`agentgym.core.suite_spec.SuiteSpec.untold` yields."""
+"""Encoding of an action: an int, its index among the admissible actions; a str, the action itself; or a list
+of pieces of text, each a str, ``[start, length]`` of all text shown so far, or ``[number]`` of a text that
+the suite's `agentgym.core.suite_spec.SuiteSpec.oracle_only` yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,11 @@ class PackedHeader:
     format: str
     schema: int
     run: Mapping[str, Any]
-    """The content of ``run.json``."""
+    """Content of ``run.json``."""
     answers: tuple[RecordedAnswer, ...] = ()
-    """The lines of ``answers.jsonl``."""
+    """Lines of ``answers.jsonl``."""
     transcripts: tuple[str, ...] = ()
-    """The lines of ``transcripts.jsonl``; none of a run whose texts may not be passed on."""
+    """Lines of ``transcripts.jsonl``; empty for a run whose texts may not be redistributed."""
 
     @property
     def line(self) -> str:
@@ -100,7 +101,7 @@ class PackedHeader:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """What stands in it of the files beside ``run.json``, by name."""
+        """Content of the files beside ``run.json``, by name."""
         lines = {ANSWERS_FILE: [answer.line for answer in self.answers], TRANSCRIPTS_FILE: self.transcripts}
         return {
             name: "".join(f"{line}\n" for line in found).encode() for name, found in lines.items() if found
@@ -109,18 +110,18 @@ class PackedHeader:
 
 @dataclass(frozen=True, slots=True)
 class PackedEpisode:
-    """A line: an `EvalSample` without what a replay gives."""
+    """A line: an `EvalSample` without the fields that a replay computes."""
 
     said: Mapping[str, Any]
-    """Fields of the record that a replay does not give, or compares."""
+    """Fields of the record that a replay cannot compute, or that it checks."""
     actions: str
-    """JSON of the list of `Piece`."""
+    """List of `Piece`, as JSON."""
     links: str
-    """The first digits of each link of the hash chain, and the whole last one."""
+    """First digits of each link of the hash chain, and the whole last link."""
 
 
 _REPLAYED = ("actions", "rewards", "hash_chain", "previous", "episode_return", "length")
-"""Fields that are not kept: the replay gives them, and the sha256 of the whole file compares them."""
+"""Fields that are not stored: the replay computes them, and the sha256 of the whole file checks them."""
 
 
 def redistributable(env: PlayedEnv) -> bool:
@@ -146,10 +147,10 @@ def pack_run(run: StoredRun, out_dir: Path, *, allow: Collection[str] = (), tran
         log, samples = run.log, run.samples
         if log.episodes_sha256 != run.lines.sha256:
             raise UsageError(f"{run.folder} is incomplete or was changed; run the same bench command again")
-        games = ReplayGames([found.env for found in log.envs], run.answers, stack)
-        said = _transcripts(run) if transcripts else ()
-        schema = PACKED_SCHEMAS[bool(said)]
-        lines = [PackedHeader(FORMAT, schema, json.loads(log.text), tuple(run.answers), said).line]
+        games = ReplayGames([found.env for found in log.envs], run.answers, stack, log.state_schemas)
+        texts = _transcripts(run) if transcripts else ()
+        schema = PACKED_SCHEMAS[bool(texts)]
+        lines = [PackedHeader(FORMAT, schema, json.loads(log.text), tuple(run.answers), texts).line]
         lines += [canonical_json(asdict(_pack(sample, *games.of(sample.env)))) for sample in samples]
     path = out_dir / log.suite.name / f"{log.folder_name}{SUFFIX}"
     make_folder(path.parent)
@@ -185,24 +186,24 @@ def open_packed(
     """
     header, packed = read_packed(data, where)
     log = parse_run(dict(header.run), where)
-    load = suite_loader(path, log, suites)
-    suite = load()
-    if log.suite_sha256 != suite.sha256:  # before anything that the suite names is opened
+    run = StoredRun(path, path, log, sha256(log.text.encode()).hexdigest(), suites or {})
+    suite = run.suite
+    if log.suite_sha256 != suite.sha256:  # the suite names files: this check comes first
         raise UsageError(f"{where}: made for another suite than {suite.name} {suite.version}")
-    asked = sum(found.env.count for found in log.played) * suite.attempts
-    if len(packed) < asked:
-        raise UsageError(f"{where} has {len(packed):,} of {asked:,} episodes; pack the whole run")
-    name = Path(where).name.removesuffix(SUFFIX).strip(".") or "run"  # never a folder above
+    expected = sum(found.env.count for found in log.played) * suite.attempts
+    if len(packed) < expected:
+        raise UsageError(f"{where} has {len(packed):,} of {expected:,} episodes; pack the whole run")
+    name = Path(where).name.removesuffix(SUFFIX).strip(".") or "run"  # "." and ".." would name another folder
     code = suite_code_sha256(suite, log.agent.kind)
     folder = cache_directory() / "runs" / f"{sha256(data).hexdigest()[:32]}-{code[:16]}" / name
     if not (folder / RUN_FILE).exists():
         with only_trusted(allow), ExitStack() as stack:
-            games = PackedGames(suite.env, RecordedAnswers(header.answers), stack)
+            games = PackedGames(suite.env, RecordedAnswers(header.answers), stack, log.state_schemas)
             samples = _unpack_all(packed, games, log, where, console)
         _check_transcripts(header, log, where)
         folder = scratch_directory(folder.parent) / name
         _write_unpacked(folder, log, samples, header.files, where)
-    return StoredRun(path, folder, log, sha256(log.text.encode()).hexdigest(), load)
+    return replace(run, folder=folder, given=suite)
 
 
 def _unpack_all(
@@ -225,7 +226,7 @@ def _unpack_all(
 
 
 def _check_transcripts(header: PackedHeader, log: EvalLog, where: str) -> None:
-    """Refuse transcripts that pass on the text of a data set, are malformed, or stand for too much text."""
+    """Refuse transcripts that contain a data set's text, are malformed, or expand to too much text."""
     if header.transcripts and not all(redistributable(found.env) for found in log.played):
         raise UsageError(f"{where} may not be passed on: it shows texts of a data set; pack the run again")
     room = MAX_SAID
@@ -250,15 +251,15 @@ def _write_unpacked(
         if sha256(content).hexdigest() != digests[name]:
             raise UsageError(f"{where}: unpacked, {name} is not what the run's digest is of; pack it again")
         replace_file(folder / name, content)
-    write_run(folder, log)  # last: it marks the folder as whole
+    write_run(folder, log)  # written last: it marks the folder as complete
 
 
 class PackedGames(ReplayGames):
-    """Environments of a packed run, and what is left of the text that its actions may have."""
+    """Environments of a packed run, with the rest of its budget of action text."""
 
-    def __init__(self, envs: Iterable[PlayedEnv], answers: RecordedAnswers, stack: ExitStack):
-        """Begin with `MAX_TYPED` characters."""
-        super().__init__(envs, answers, stack)
+    def __init__(self, *arguments: Any):
+        """Begin with `MAX_TYPED` characters; arguments as `ReplayGames` takes them."""
+        super().__init__(*arguments)
         self.room = MAX_TYPED
         """Characters that the actions still to be read may have."""
 
@@ -329,9 +330,9 @@ def replay_packed(packed: PackedEpisode, games: PackedGames, previous: str) -> t
 
 
 def _unpack(packed: PackedEpisode, games: PackedGames, previous: str) -> EvalSample:
-    record, kept = replay_packed(packed, games, previous)
+    record, claimed_record = replay_packed(packed, games, previous)
     try:
-        lines = [again.line.encode() for again in (record, kept)]
+        lines = [again.line.encode() for again in (record, claimed_record)]
     except ValueError as error:  # an infinite number, or half a surrogate pair
         raise UsageError(f"is damaged: {error}") from error
     if lines[0] != lines[1]:
@@ -341,35 +342,35 @@ def _unpack(packed: PackedEpisode, games: PackedGames, previous: str) -> EvalSam
 
 def _check_link(replay: Replay, links: str, *, last: bool) -> None:
     turn = len(replay.rewards)
-    kept = links[turn * LINK_DIGITS :] if last else links[turn * LINK_DIGITS : (turn + 1) * LINK_DIGITS]
-    if kept != (replay.links[-1] if last else replay.links[-1][:LINK_DIGITS]):
+    stored_links = (
+        links[turn * LINK_DIGITS :] if last else links[turn * LINK_DIGITS : (turn + 1) * LINK_DIGITS]
+    )
+    if stored_links != (replay.links[-1] if last else replay.links[-1][:LINK_DIGITS]):
         raise UsageError(f"comes out otherwise at step {turn}")
 
 
 class _Shown:
-    """All text that an agent was shown in an episode, and what it may know besides."""
+    """All text shown to an agent in an episode, and texts that its suite's oracle knows."""
 
     def __init__(self, game: AgentEnv[Any]) -> None:
         self._game = game
         self._text = ""
 
-    def _untold(self) -> Iterator[str]:
-        reference = self._game.suite_spec.untold
+    def _unquoted(self) -> Iterator[str]:
+        reference = self._game.suite_spec.oracle_only
         return iter(()) if reference is None else load_reference(reference, trusted=True)(self._game)
 
     def add(self, replay: Replay) -> tuple[str, ...]:
-        """Take in what is shown now; return the admissible actions."""
-        observation = replay.observation
-        text = observation["text"] if isinstance(observation, Mapping) else str(observation)
-        self._text += f"{text}\n"
+        """Add the present observation; return the admissible actions."""
+        self._text += f"{observed_text(replay.observation)}\n"
         admissible: tuple[str, ...] = replay.info["admissible_actions"]
         return admissible
 
     def pieces(self, action: str) -> list[Piece]:
-        """Write typed text as passages of what was shown, as long as possible each, and untold texts."""
+        """Write typed text as the longest possible passages of shown text, and as the oracle's own texts."""
         pieces = self._passages(action)
         if max((len(piece) for piece in pieces if isinstance(piece, str)), default=0) >= MAX_REST:
-            within = ((number, text) for number, text in enumerate(self._untold()) if text in action)
+            within = ((number, text) for number, text in enumerate(self._unquoted()) if text in action)
             number, text = max(within, key=lambda found: len(found[1]), default=(0, ""))
             if len(text) >= MIN_PASSAGE_LENGTH:
                 before, after = action.split(text, 1)
@@ -410,7 +411,7 @@ class _Shown:
 
     def _longest(self, action: str, start: int) -> int:
         low, high = 0, len(action) - start
-        while low < high:  # a prefix of a passage is one
+        while low < high:  # bisection: every prefix of a shown passage is shown
             middle = (low + high + 1) // 2
             if action[start : start + middle] in self._text:
                 low = middle
@@ -422,7 +423,7 @@ class _Shown:
         if isinstance(part, str):
             return part
         if isinstance(part, list) and len(part) == 1 and type(part[0]) is int and part[0] >= 0:
-            text = next(islice(self._untold(), part[0], None), None)
+            text = next(islice(self._unquoted(), part[0], None), None)
             if text is not None:
                 return text
         if isinstance(part, list) and len(part) == 2 and all(type(number) is int for number in part):

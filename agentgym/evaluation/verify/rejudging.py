@@ -21,16 +21,16 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.log.endpoint_runs import EndpointSettings, RunSessions, named_endpoints
 from agentgym.evaluation.log.judge_spread import JUDGE, SPREAD_SCHEMA, JudgedAgain, JudgeSpread, write_spread
 from agentgym.evaluation.log.recorded_answers import RecordedAnswers, ReplayedAnswers, question_key
-from agentgym.evaluation.log.replay import Replay, ReplayEnv, open_worlds
+from agentgym.evaluation.log.replay import Replay, ReplayEnv, open_replay_envs
 from agentgym.evaluation.log.results import ABORTED, EvalSample
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.io.optional import only_trusted
 
 RATINGS = 3
-"""How often a transcript is judged again, unless something else is asked for."""
+"""Default number of new ratings of a transcript."""
 
 SAMPLE = 50
-"""Transcripts of each environment that are judged again, unless something else is asked for."""
+"""Default number of transcripts of each environment that are rated again."""
 
 
 @runtime_checkable
@@ -65,28 +65,28 @@ def judge_again(
     with only_trusted(allow), ExitStack() as stack:
         if run.log.result_id is None:
             raise UsageError(f"{run.folder} holds no complete run: finish it with `agentgym bench` first")
-        worlds = open_worlds(run, run.answers, stack)
-        judged = {label: world for label, world in worlds.items() if _has_judge(world)}
+        replay_envs = open_replay_envs(run, run.answers, stack)
+        judged = {label: replay_env for label, replay_env in replay_envs.items() if _has_judge(replay_env)}
         if not judged:
             raise UsageError(
                 f"no environment of {run.folder} asks a judge behind an endpoint: there is no spread"
             )
-        named = named_endpoints(None, [world.env for world in judged.values()])
+        named = named_endpoints(None, [replay_env.env for replay_env in judged.values()])
         stack.enter_context(RunSessions(settings).opened(run.folder, named))
         rng = np.random.default_rng(np.random.SeedSequence(seed))
         episodes = [e for e in run.results if e.end_reason not in ABORTED]
         found = {}
-        for label, world in judged.items():
+        for label, replay_env in judged.items():
             ours = sorted((e for e in episodes if e.env == label), key=lambda e: e.key)
             chosen = sorted(rng.choice(len(ours), min(sample, len(ours)), replace=False).tolist())
-            found[label] = _judged_again(world, run.answers, [ours[i] for i in chosen], ratings)
+            found[label] = _judged_again(replay_env, run.answers, [ours[i] for i in chosen], ratings)
     spread = JudgeSpread(SPREAD_SCHEMA, run.log.request_id, ratings, seed, found)
     write_spread(run.folder, spread)
     return spread
 
 
-def _has_judge(world: ReplayEnv) -> bool:
-    judge = world.game.query_backends.get(JUDGE)
+def _has_judge(replay_env: ReplayEnv) -> bool:
+    judge = replay_env.game.query_backends.get(JUDGE)
     return judge is not None and judge.kind.standing == "attested" and isinstance(judge, Resampled)
 
 
@@ -97,47 +97,47 @@ class _OtherRatings:
     recorded: ReplayedAnswers
     judge: QueryBackend
     ratings: Mapping[str, Any] | None = None
-    """By the key of the question; None to take the book's too, and note the questions."""
-    asked: dict[str, Any] = field(default_factory=dict)
-    """What the judge was asked, by key."""
+    """New ratings by the key of the query; None to use the recorded ones and collect the queries."""
+    questions: dict[str, Any] = field(default_factory=dict)
+    """Queries to the judge, by key."""
 
-    def find(self, answerer: QueryBackend, asked: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, backend: QueryBackend, queries: Sequence[QueryContext]) -> Sequence[Any]:
         """Return the answer to come."""
-        if answerer is not self.judge:
-            return self.recorded.find(answerer, asked)
-        keys = [question_key(answerer.kind, each) for each in asked]
+        if backend is not self.judge:
+            return self.recorded.find(backend, queries)
+        keys = [question_key(backend.kind, each) for each in queries]
         if self.ratings is None:
-            self.asked |= {key: each.question for key, each in zip(keys, asked, strict=True)}
-            return self.recorded.find(answerer, asked)
+            self.questions |= {key: each.question for key, each in zip(keys, queries, strict=True)}
+            return self.recorded.find(backend, queries)
         return [self.ratings.get(key, UNKNOWN) for key in keys]
 
     def keep(
-        self, answerer: QueryBackend, asked: Sequence[QueryContext], answers: Sequence[Any]
+        self, backend: QueryBackend, queries: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
-        """Pass on what the package computes itself."""
+        """Return the answers unchanged: the package computes them itself."""
         return answers
 
 
 def _judged_again(
-    world: ReplayEnv, book: RecordedAnswers, episodes: Sequence[EvalSample], ratings: int
+    replay_env: ReplayEnv, book: RecordedAnswers, episodes: Sequence[EvalSample], ratings: int
 ) -> JudgedAgain:
-    judge = world.game.query_backends[JUDGE]
+    judge = replay_env.game.query_backends[JUDGE]
     assert isinstance(judge, Resampled)
-    source = _OtherRatings(ReplayedAnswers(book, world.env.label), judge)
-    world.game.answer_source = source
+    source = _OtherRatings(ReplayedAnswers(book, replay_env.env.label), judge)
+    replay_env.game.answer_source = source
     questions: list[dict[str, Any]] = []
     for episode in episodes:
-        source.asked = {}
-        _replayed(world, episode)
-        questions.append(source.asked)
-    # all at once: an endpoint knows itself how many requests it takes
-    said_again = [
-        {key: [judge.submit(q, sample=n) for n in range(1, ratings + 1)] for key, q in asked.items()}
-        for asked in questions
+        source.questions = {}
+        _replayed(replay_env, episode)
+        questions.append(source.questions)
+    # all at once: the endpoint itself limits the requests in flight
+    rerated = [
+        {key: [judge.submit(q, sample=n) for n in range(1, ratings + 1)] for key, q in each.items()}
+        for each in questions
     ]
     values: list[dict[str, list[float]]] = []
     unanswered = 0
-    for episode, futures in zip(episodes, said_again, strict=True):
+    for episode, futures in zip(episodes, rerated, strict=True):
         collected: dict[str, list[float]] = {}
         for n in range(ratings):
             try:
@@ -145,7 +145,7 @@ def _judged_again(
             except UnansweredError:
                 unanswered += 1
                 continue
-            for name, value in _replayed(world, episode).items():
+            for name, value in _replayed(replay_env, episode).items():
                 collected.setdefault(name, []).append(value)
         values.append(collected)
     return JudgedAgain(
@@ -156,12 +156,12 @@ def _judged_again(
     )
 
 
-def _replayed(world: ReplayEnv, episode: EvalSample) -> dict[str, float]:
+def _replayed(replay_env: ReplayEnv, episode: EvalSample) -> dict[str, float]:
     """Play an episode again; return its score and measures."""
-    replay = Replay.begin(world.game, world.env, episode.task_id, episode.seed, episode.rollout)
+    replay = Replay.begin(replay_env.game, replay_env.env, episode.task_id, episode.seed, episode.rollout)
     for action in episode.actions:
         replay.step(action)
-    return {"score": float(replay.info["score"]), **world.game.measures()}
+    return {"score": float(replay.info["score"]), **replay_env.game.measures()}
 
 
 def _deviations(values: Sequence[Mapping[str, Sequence[float]]]) -> Iterator[tuple[str, float]]:

@@ -1,4 +1,4 @@
-"""What a run states, compared with its files and its suite: nothing that these name is opened or made."""
+"""Checks of a run's statements against its files and its suite, without opening any data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from agentgym.agents import AGENTS
 from agentgym.agents.imported import IMPORTED
 from agentgym.core.hashing import canonical_json, sha256_json
-from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, new_run, result_id
+from agentgym.evaluation.log.results import EPISODES_FILE, RUN_FILE, RunEnv, new_run, result_id
 from agentgym.evaluation.log.runfiles import check_chain, check_measures
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.agent_metadata import complete, contradictions, has_metadata
@@ -28,7 +28,7 @@ def check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
         count, first = agent.options["mismatches"], agent.options.get("first_mismatch")
         yield Mismatch("agent", agent.name, f"{count} values of its log come out otherwise here: {first}")
     for listed in suite.agent:
-        if has_metadata(listed.kind):  # the run says more than the suite
+        if has_metadata(listed.kind):  # the run may add metadata to the suite's agent
             seeds = (None, agent.model.training_seed)
             if listed.name == agent.name and listed.model.training_seed in seeds:
                 for name, ours, theirs in contradictions(listed, agent):
@@ -48,9 +48,9 @@ def check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
 
 
 def check_stated(run: StoredRun) -> Iterator[Mismatch]:
-    """Compare what needs nothing opened: digests, what the suite says, and how many episodes there are."""
+    """Compare digests, the suite's settings and the number of episodes, which needs no data."""
     log, suite = run.log, run.suite
-    expected = new_run(suite, log.agent, ((env, "", ()) for env in suite.env))
+    expected = new_run(suite, log.agent, map(RunEnv.of, suite.env))
     if log.request_id != sha256_json(log.request):
         yield Mismatch("request", RUN_FILE, "request_id does not follow from the request")
     if log.suite_sha256 != expected.suite_sha256 or log.suite != expected.suite:
@@ -61,7 +61,7 @@ def check_stated(run: StoredRun) -> Iterator[Mismatch]:
         label, stated = env.env.label, replace(env, manifest_sha256="", answers=())
         if label not in ours:
             yield Mismatch("environment", label, "the suite has no such environment")
-        elif canonical_json(asdict(stated)) != canonical_json(asdict(ours[label])):  # 0.0 equals -0.0
+        elif canonical_json(asdict(stated)) != canonical_json(asdict(ours[label])):  # text: -0.0 equals 0.0
             yield Mismatch("environment", label, "specification differs from the suite's")
     if theirs != [label for label in ours if label in theirs]:
         yield Mismatch("environment", RUN_FILE, "environments are not in the suite's order, each once")
@@ -70,9 +70,9 @@ def check_stated(run: StoredRun) -> Iterator[Mismatch]:
     yield from _check_files(run)
     counts = Counter(label for label, _, _ in {episode.key for episode in run.lines.samples})
     for label in (found.env.label for found in log.played):
-        asked = ours[label].env.count * suite.attempts if label in ours else 0
-        if counts[label] < asked:
-            yield Mismatch("missing", label, f"{counts[label]:,} of {asked:,} episodes are in the file")
+        wanted = ours[label].env.count * suite.attempts if label in ours else 0
+        if counts[label] < wanted:
+            yield Mismatch("missing", label, f"{counts[label]:,} of {wanted:,} episodes are in the file")
     yield from check_agent(log.agent, suite)
 
 
@@ -80,7 +80,7 @@ def _check_files(run: StoredRun) -> Iterator[Mismatch]:
     log, lines = run.log, run.lines
     for number, problem in lines.malformed.items():
         yield Mismatch("malformed", f"{EPISODES_FILE} line {number}", problem)
-    for problem in check_chain(log, lines.samples):
+    for problem in check_chain(log, lines):
         yield Mismatch("chain", EPISODES_FILE, problem)
     for problem in check_measures(lines.samples):
         yield Mismatch("malformed", EPISODES_FILE, problem)

@@ -10,7 +10,7 @@ from agentgym.evaluation.log.results import EvalLog
 from agentgym.evaluation.verify.verdicts import Badge
 
 CARD_FIELDS = ("contact", "licence", "training_data")
-"""What nobody but the submitter knows."""
+"""Fields that only the submitter can fill in."""
 
 _FIELD = re.compile(r"^- (contact|licence|training data): (.*)$", re.MULTILINE)
 
@@ -22,7 +22,7 @@ class CardFields:
     contact: str = ""
     licence: str = ""
     training_data: str = ""
-    """What the agent has been trained on."""
+    """Training data of the agent."""
 
     @classmethod
     def of(cls, run: EvalLog) -> CardFields:

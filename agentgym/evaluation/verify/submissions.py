@@ -23,8 +23,8 @@ from agentgym.evaluation.suites.suite import Suite, load_suite
 from agentgym.evaluation.verify.archives import ARCHIVE_SUFFIX, open_run, origin_of
 from agentgym.evaluation.verify.box import Limits, boxed
 from agentgym.evaluation.verify.packed import SUFFIX
-from agentgym.evaluation.verify.verdicts import Verdict, cached_verdict, save_verdict
-from agentgym.evaluation.verify.verification import verify
+from agentgym.evaluation.verify.verdicts import Verdict
+from agentgym.evaluation.verify.verification import Verification
 from agentgym.io.optional import only_trusted
 from agentgym.registration import suite_spec
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FAILED = "failed"
-"""Begins the reason why a run is not ranked where an error of this package stopped its verification."""
+"""First word of the reason why a run is not ranked, where an error of this package ended its verification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,21 @@ class Submission:
 
     run: EvalLog
     episodes: list[EvalSample]
-    """What counts: of every episode the last attempt."""
+    """Last attempt of every episode, which is the one that counts."""
     verdict: Verdict
-    """Good."""
+    """Verdict on the run, a good one."""
     families: Mapping[str, str]
     """Suite of environments (`agentgym.core.suite_spec.SuiteSpec.name`) of each environment, by label."""
     columns: Mapping[str, tuple[Measure, ...]] = field(default_factory=dict)
-    """The measures that the suite file here has tables show, by label."""
+    """Measures in the tables, by label, as the suite file here chooses them."""
     spread: JudgeSpread | None = None
-    """What the submitter found when a judge was asked again; None where nobody did."""
+    """Spread of the judge's ratings as the submitter measured it; None where it was not measured."""
     origin: str = ""
     """Origin of the run: only runs of one origin are training seeds of one row."""
     scale: str = ""
-    """sha256 of what the suite file here says beside what is played: its floor, its oracle, its columns."""
+    """sha256 of the fields in the suite file here that play ignores: floor, oracle, columns."""
     unreadable: tuple[UnreadableShare, ...] = ()
-    """What could not be read of the models that answer its environments, each within `MAX_SHARE`."""
+    """Shares of unreadable answers to its environments, each within `MAX_SHARE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ class Unranked:
     """A run that is on no line of a table, and why."""
 
     name: str
-    """The agent's as the run states it, or the file's where it cannot be read."""
+    """Name of the agent from the run, or of the file where it cannot be read."""
     run: str
-    """Request id as the run states it; empty where it cannot be read."""
+    """Request id from the run; empty where it cannot be read."""
     suite: str
-    """Name of the suite as the run states it; empty where it cannot be read."""
+    """Name of the suite from the run; empty where it cannot be read."""
     reason: str
-    """Begins with ``refused`` for what is wrong, ``claimed`` for what cannot be verified here, ``partial``
-    for what is not complete, ``unreadable`` where a partner or judge was not understood, `FAILED` for what
-    the verifier itself failed at."""
+    """Reason, by its first word: ``refused`` for an error of the run, ``claimed`` where it cannot be verified
+    here, ``partial`` where it is incomplete, ``unreadable`` where too many answers of a partner or judge are,
+    `FAILED` for an error of the verifier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class Examined:
     """A run below a folder, and what came of it."""
 
     path: Path
-    """Of its folder, or of the packed file."""
+    """Path of its folder, or of the packed file."""
     found: Submission | Unranked
     run: StoredRun | None = None
-    """None where it cannot be read."""
+    """Run; None where it cannot be read."""
     verdict: Verdict | None = None
-    """None where it could not be verified here."""
+    """Verdict; None where the run could not be verified here."""
 
 
 def verify_below(
@@ -141,7 +141,7 @@ def examine_below(
 def _runs_below(results: Path) -> Iterator[tuple[Path, str]]:
     """Yield the place of everything that is called as a run is, and of every folder with why it is closed."""
     folders = [str(results)]
-    while folders:  # no recursion: folders lie within one another as deep as a stranger likes
+    while folders:  # no recursion: a stranger's folders may be nested to any depth
         try:
             with os.scandir(folder := folders.pop()) as found:
                 entries = list(found)
@@ -158,7 +158,7 @@ def _runs_below(results: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _shown(examined: Examined) -> Examined:
-    """Spell out bytes in names of files that are no text, so that they can stand on a page."""
+    """Escape undecodable bytes of file names, so that a page can show them."""
     found = examined.found
     if isinstance(found, Submission):
         return examined
@@ -182,7 +182,7 @@ def _judged(
 
 
 def run_places(path: Path, suites: Mapping[str, Path]) -> dict[str, Any]:
-    """Return what `boxed` may open to verify a run: it, suites, and what the user's suites name."""
+    """Return the paths that `boxed` may open to verify a run: it, suites, and paths in the user's suites."""
     above = [os.path.join(folder, "suites") for folder in Path(os.path.realpath(path)).parents]
     named = [
         Path(value)
@@ -229,14 +229,12 @@ def _examine(
 
     try:
         if log.result_id is None:
-            asked = sum(found.env.count for found in log.played) * log.suite.attempts
+            expected = sum(found.env.count for found in log.played) * log.suite.attempts
             file = run.folder / EPISODES_FILE
             lines = read_bytes(file).count(b"\n") if file.exists() else 0
-            return unranked(f"partial: {lines} of {asked} episodes")
-        verdict = cached_verdict(run)
-        if verdict is None:
-            verdict = verify(run, allow=allow, console=console)
-            save_verdict(run, verdict)
+            return unranked(f"partial: {lines} of {expected} episodes")
+        verification = Verification(run, allow=allow, console=console)
+        verdict = verification.kept.read() or verification.save()
         if not verdict.ok:
             more = len(verdict.problems) - 1
             further = f" (and {more} more)" if more else ""
@@ -292,9 +290,9 @@ def _unpinned(run: EvalLog) -> str:
     A suite pins open weights by a revision in the model's name, ``NAME@REVISION``. The server has to have
     said that it serves them.
     """
-    said = {(each.url, each.model): each.probe.get("answers_as") for each in run.endpoints}
+    served_as = {(each.url, each.model): each.probe.get("answers_as") for each in run.endpoints}
     for spec, _ in named_endpoints(None, [found.env for found in run.played]):
-        if "@" in spec.model and said.get((spec.url, spec.model)) != spec.model:
+        if "@" in spec.model and served_as.get((spec.url, spec.model)) != spec.model:
             return (
                 f"the suite pins {spec.model}, and no server is recorded to have said that it serves that: "
                 "serve the model under this name, and run with a probe"

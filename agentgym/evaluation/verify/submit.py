@@ -33,8 +33,8 @@ from agentgym.evaluation.verify.archives import (
 )
 from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run, redistributable
 from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
-from agentgym.evaluation.verify.verdicts import Verdict, keep_verdict
-from agentgym.evaluation.verify.verification import verify
+from agentgym.evaluation.verify.verdicts import Verdict
+from agentgym.evaluation.verify.verification import Verification
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PROBLEMS_TOLD = 20
-"""Of a verification; the rest is counted."""
+"""Most problems of a verification that are printed; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class CheckedSubmission:
     """Result of checking an archive."""
 
     problems: tuple[str, ...]
-    """One line each; empty where everything is there and replays."""
+    """Problems, a line each; empty where the run is complete and its replay agrees."""
     run: EvalLog | None = None
-    """None where it cannot be read."""
+    """Run; None where it cannot be read."""
     verdict: Verdict | None = None
-    """None where nothing could be played."""
+    """Verdict; None where nothing could be replayed."""
 
     @property
     def ok(self) -> bool:
@@ -80,8 +80,7 @@ def pack_submission(
     or does not verify.
     """
     log = run.log
-    verdict = verify(run, allow=allow, console=console)
-    keep_verdict(run, verdict)
+    verdict = Verification(run, allow=allow, console=console).keep()
     if not verdict.ok:
         raise UsageError(f"{run.path} does not verify: {verdict.problems[0]}; run `agentgym verify` on it")
     with tempfile.TemporaryDirectory() as scratch:
@@ -107,7 +106,7 @@ def check_submission(
     allow: Collection[str] = (),
     console: Console | None = None,
 ) -> CheckedSubmission:
-    """List what an archive lacks, may not hold, or does not replay; arguments as `open_run`."""
+    """List an archive's missing and forbidden files and failed replays; arguments as `open_run`."""
     try:
         members = read_archive(path)
         missing = tuple(f"missing: {name}; pack the run again" for name in REQUIRED if name not in members)
@@ -116,12 +115,11 @@ def check_submission(
         packed = members[RUN_MEMBER]
         run = open_packed(packed, RUN_MEMBER, path, suites, allow=allow, console=console)
         with tempfile.TemporaryDirectory(dir=cache_directory()) as scratch:
-            copy = Path(scratch) / "run"  # transcripts go beside it
+            copy = Path(scratch) / "run"  # a copy, since transcripts are written beside it
             shutil.copytree(run.folder, copy)
             lacking = list(_transcript_problems(members, run.log, copy))
             run = replace(run, folder=copy)
-            verdict = verify(run, allow=allow, console=console)
-            keep_verdict(run, verdict)
+            verdict = Verification(run, allow=allow, console=console).keep()
     except UsageError as error:
         prefix = "does not replay: " if path.exists() else ""
         if isinstance(error, MissingDataError | MissingPackageError | MissingSuiteError):
@@ -133,12 +131,12 @@ def check_submission(
 
 def _transcript_problems(members: Mapping[str, bytes], run: EvalLog, folder: Path) -> Iterator[str]:
     """Put the transcripts beside the run; yield why they are not as they should be."""
-    kept = all(redistributable(found.env) for found in run.played)
+    redistributed = all(redistributable(found.env) for found in run.played)
     if TRANSCRIPTS_MEMBER not in members:
-        if kept and run.transcripts_sha256 is not None:
+        if redistributed and run.transcripts_sha256 is not None:
             yield f"missing: {TRANSCRIPTS_MEMBER}; the run has transcripts, pack it where they are"
         return
-    if not kept:
+    if not redistributed:
         yield f"may not be passed on: {TRANSCRIPTS_MEMBER} shows texts of a data set; pack the run again"
         return
     decompressor = lzma.LZMADecompressor(memlimit=MAX_UNPACKED_SIZE)
@@ -179,7 +177,7 @@ def _card_problems(members: Mapping[str, bytes], verdict: Verdict) -> Iterator[s
         except UnicodeDecodeError as error:
             yield f"damaged: {CARD_MEMBER} is not UTF-8 text (byte {error.start})"
             return
-        if verdict.badge != "re-run":  # whoever plays by rule alone answers for itself
+        if verdict.badge != "re-run":  # a re-run agent needs no further evidence
             for name in CARD_FIELDS:
                 if not getattr(fields, name):
                     flag = "--" + name.replace("_", "-")

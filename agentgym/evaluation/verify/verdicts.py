@@ -1,6 +1,6 @@
 """Verdicts of verification, and this machine's cache of them.
 
-A verdict that comes with a run proves nothing, since whoever made the run can write it. Boards read verdicts
+A verdict that comes with a run proves nothing, since the run's author can write it. Boards read verdicts
 from the user's own cache only, where each is filed under the digests of all it depends on.
 """
 
@@ -11,6 +11,7 @@ import os
 import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -20,7 +21,7 @@ from agentgym.core.hashing import sha256_json
 from agentgym.data.directory import cache_directory, data_directory
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.recorded_answers import AnswerCheck
-from agentgym.evaluation.log.results import VERIFY_FILE, Excluded
+from agentgym.evaluation.log.results import Excluded
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.suite import Suite
 from agentgym.evaluation.verify.code_digest import suite_code_sha256
@@ -35,8 +36,8 @@ VERDICT_SCHEMA = 3
 """Version of ``verify.json``."""
 
 Badge: TypeAlias = Literal["claimed", "replayed", "model-checked", "re-run"]
-"""How far a run has been checked, least first: not at all; its actions; its actions, and that its model gives
-its responses their recorded probabilities; or the agent itself, which played again and did the same."""
+"""Levels of verification, lowest first: none; the actions replayed; also the responses' probabilities
+recomputed with the model; or the agent itself re-run with the same actions."""
 
 BADGES: tuple[Badge, ...] = get_args(Badge)
 
@@ -84,79 +85,97 @@ class Verdict:
     schema: int
     ok: bool
     badge: Badge
-    """What the run has earned."""
+    """Level of verification that the run reached."""
     role: Role
-    """Floor or oracle only for the agent of the suite that played again and did the same."""
+    """Role of the run: floor or oracle only for the suite's agent after a re-run with equal actions."""
     problems: tuple[Mismatch, ...]
     episodes: int
-    """Episodes checked."""
+    """Number of episodes checked."""
     steps: int
-    """Steps checked."""
+    """Number of steps checked."""
     suite_sha256: str
-    """`Suite.sha256` of the suite that the run was compared with."""
+    """Digest of the suite that the run was compared with, `Suite.sha256`."""
     unsupported: tuple[Excluded, ...]
-    """Environments that the agent does not play, with what it said when it was made here."""
+    """Environments that the agent does not play, each with the error from making it here."""
     missing: tuple[Excluded, ...]
-    """Environments of the suite that neither the run nor this machine has the data of."""
+    """Environments of the suite whose data both the run and this machine lack."""
     run_sha256: str
-    """sha256 of ``run.json`` as it was verified."""
+    """sha256 of the verified ``run.json``."""
     episodes_sha256: str
-    """sha256 of ``episodes.jsonl`` as it was verified."""
+    """sha256 of the verified ``episodes.jsonl``."""
     code_sha256: str
-    """`suite_code_sha256` of the package that verified."""
+    """Digest of the verifier's code, `suite_code_sha256`."""
     provenance: Provenance
-    """Where it was verified."""
+    """Machine, versions and date of the verification."""
     model: ModelCheck | None = None
-    """What was found when the model's responses were recomputed; None where they were not."""
+    """Result of recomputing the model's responses; None where they were not recomputed."""
     answers: AnswerCheck | None = None
-    """What was found of recorded answers; None where the run rests on none."""
+    """Result of checking recorded answers; None where the run has none."""
 
     @property
     def earned(self) -> str:
-        """The badge, and what the run rests on."""
+        """Badge of the run, with its check of recorded answers."""
         return self.badge + (self.answers.badge if self.answers is not None else "")
 
+    @property
+    def text(self) -> str:
+        """The file's content."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
-def save_verdict(run: StoredRun, verdict: Verdict) -> None:
-    """Write ``verify.json`` into a run's folder, for people, and keep the verdict in the cache."""
-    replace_file(run.folder / VERIFY_FILE, _text(verdict))
-    keep_verdict(run, verdict)
 
-
-def keep_verdict(run: StoredRun, verdict: Verdict) -> None:
-    """Keep a verdict in the cache, unless a good one with a higher badge is there.
+class StoredVerdict:
+    """This machine's own verdict on a run, in the cache, by all that it depends on.
 
     Of suites with environments of other packages, or with data outside the data directory, none is kept: they
     may change without a trace. Nor is any where the cache cannot be written.
     """
-    if not _own(run.suite):
-        return
-    kept = cached_verdict(run)
-    if kept is None or not kept.ok or BADGES.index(verdict.badge) >= BADGES.index(kept.badge):
-        path = _path(run)
-        with suppress(UsageError):
-            make_folder(path.parent)
-            replace_file(path, _text(verdict))
 
+    def __init__(self, run: StoredRun):
+        """Look nothing up yet: the digests are computed when they are first needed, and once."""
+        self._run = run
 
-def cached_verdict(run: StoredRun) -> Verdict | None:
-    """Return this machine's verdict on a run's files as they were read, by this code; None without one."""
-    path = _path(run)
-    if not _own(run.suite) or not path.is_file():
-        return None
-    try:
-        return parse(Verdict, read_json(path), str(path))
-    except UsageError:
-        return None  # a damaged cache is no verdict
+    @cached_property
+    def code_sha256(self) -> str:
+        """Digest of the code that the verdict depends on."""
+        return suite_code_sha256(self._run.suite, self._run.log.agent.kind)
 
+    @cached_property
+    def path(self) -> Path | None:
+        """Its file; None where none is kept."""
+        suite = self._run.suite
+        named = [value for env in suite.env for value in env.kwargs.values() if isinstance(value, str)]
+        if any(env.id not in ENVIRONMENTS for env in suite.env) or any(map(os.path.isabs, named)):
+            return None
+        depends_on = {
+            "schema": VERDICT_SCHEMA,
+            "files": self._run.digests,
+            "suite": asdict(suite),
+            "data": _data_state(suite),
+            "code": self.code_sha256,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
+        return cache_directory() / "verdicts" / f"{sha256_json(depends_on)}.json"
 
-def _text(verdict: Verdict) -> str:
-    return json.dumps(asdict(verdict), indent=2, ensure_ascii=False) + "\n"
+    def read(self) -> Verdict | None:
+        """Return the verdict on the run's files as they were read, by this code; None without one."""
+        if self.path is None or not self.path.is_file():
+            return None
+        try:
+            return parse(Verdict, read_json(self.path), str(self.path))
+        except UsageError:
+            return None  # a damaged cache is no verdict
 
-
-def _own(suite: Suite) -> bool:
-    named = [value for env in suite.env for value in env.kwargs.values() if isinstance(value, str)]
-    return all(env.id in ENVIRONMENTS for env in suite.env) and not any(map(os.path.isabs, named))
+    def keep(self, verdict: Verdict) -> None:
+        """Keep a verdict, unless a good one with a higher badge is there."""
+        earlier = self.read()
+        better = (
+            earlier is None or not earlier.ok or BADGES.index(verdict.badge) >= BADGES.index(earlier.badge)
+        )
+        if self.path is not None and better:
+            with suppress(UsageError):
+                make_folder(self.path.parent)
+                replace_file(self.path, verdict.text)
 
 
 def _data_state(suite: Suite) -> list[list[Any]]:
@@ -169,16 +188,3 @@ def _data_state(suite: Suite) -> list[list[Any]]:
                 found = path.stat(follow_symlinks=path.exists())
                 state.append([ascii(str(path)), found.st_size, found.st_mtime_ns])
     return sorted(state)
-
-
-def _path(run: StoredRun) -> Path:
-    depends_on = {
-        "schema": VERDICT_SCHEMA,
-        "files": run.digests,
-        "suite": asdict(run.suite),
-        "data": _data_state(run.suite),
-        "code": suite_code_sha256(run.suite, run.log.agent.kind),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-    return cache_directory() / "verdicts" / f"{sha256_json(depends_on)}.json"

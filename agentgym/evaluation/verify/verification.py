@@ -9,9 +9,10 @@ replay shows is that the score belongs to the actions; it does not show which ag
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,12 @@ from agentgym.evaluation.log.recorded_answers import (
     answer_pins,
     merged,
 )
-from agentgym.evaluation.log.replay import ReplayEnv, open_worlds, replayed
+from agentgym.evaluation.log.replay import ReplayEnv, open_replay_envs, replayed
 from agentgym.evaluation.log.results import (
     EPISODES_FILE,
     RETRIED,
     RUN_FILE,
-    EpisodeKey,
-    EvalLog,
+    VERIFY_FILE,
     EvalSample,
     Excluded,
 )
@@ -51,28 +51,30 @@ from agentgym.evaluation.suites.agent_metadata import (
     options_as_played,
 )
 from agentgym.evaluation.suites.plan import open_single
-from agentgym.evaluation.suites.suite import Suite, SuiteAgent, load_suite
+from agentgym.evaluation.suites.suite import SuiteAgent, load_suite
 from agentgym.evaluation.verify.archives import open_run
-from agentgym.evaluation.verify.code_digest import code_sha256, suite_code_sha256
-from agentgym.evaluation.verify.model_check import ModelCheck, ModelSample, check_checkable, check_model
+from agentgym.evaluation.verify.code_digest import code_sha256
+from agentgym.evaluation.verify.model_check import ModelSample, check_checkable, check_model
 from agentgym.evaluation.verify.stated import check_agent, check_stated, repeatable
 from agentgym.evaluation.verify.verdicts import (
     VERDICT_SCHEMA,
     Badge,
     Mismatch,
     Role,
+    StoredVerdict,
     Verdict,
-    save_verdict,
 )
+from agentgym.io.files import replace_file
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.io.provenance import here_and_now
 from agentgym.vector.core import AgentVectorEnv
+from agentgym.vector.serial import SerialVectorEnv
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 SAMPLE = 16
-"""Of the episodes of an agent that plays again, every so manieth is replayed in a single environment too."""
+"""Stride of the second replay, in a single environment, where the agent plays again: every 16th episode."""
 
 
 def verify_run(
@@ -111,97 +113,7 @@ def verify_run(
     except MalformedRunError as error:
         return _unreadable(folder, str(error))
     run = run if known is None else run.against(known)
-    verdict = verify(run, rerun=rerun, model=model, allow=allow, console=console)
-    save_verdict(run, verdict)
-    return verdict
-
-
-def verify(
-    run: StoredRun,
-    *,
-    rerun: bool | None = None,
-    model: ModelSample | None = None,
-    allow: Collection[str] = (),
-    console: Console | None = None,
-) -> Verdict:
-    """Verify a run, and write nothing; arguments as `verify_run`."""
-    with only_trusted(allow):
-        return _verify(run, rerun, model, console)
-
-
-def _verify(
-    run: StoredRun, rerun: bool | None, model: ModelSample | None, console: Console | None
-) -> Verdict:
-    log, suite, episodes = run.log, run.suite, run.lines.samples
-    if model is not None:
-        check_checkable(run, model.directory)
-    role = _role(log.agent, suite)
-    anew = rerun is True
-    if rerun is None:
-        rerun = repeatable(log.agent) or role != "agent"
-    title = f"verifying {log.agent.display_name}"
-    with ExitStack() as stack:
-        answers, problems = _checked_answers(run)
-        problems += check_stated(run)
-        if problems:  # nothing that its suite names is opened
-            return _verdict(run, problems)
-        worlds = open_worlds(run, answers, stack)
-        problems += _check_request(log, worlds)
-        missing = _missing(log, suite)
-        problems += (gap for gap in missing if isinstance(gap, Mismatch))
-        unsupported = _check_unsupported(log, suite)
-        problems += (gap for gap in unsupported if isinstance(gap, Mismatch))
-        played = {found.env.label for found in log.played}
-        worlds = {label: world for label, world in worlds.items() if label in played}
-        problems += _check_transcripts(run)
-        problems += _check_keys(episodes, worlds)
-        again = rerun and not problems
-        sample = [e for i, e in enumerate(episodes) if i % SAMPLE == 0 or e.end_reason in RETRIED]
-        problems += _replay_all(sample if again and not log.asks else episodes, worlds, title, console)
-        if again and not problems:
-            problems += _rerun(run, None if anew else answers)
-        answer_check, wrong = _check_answers(worlds) if log.asks and not problems else (None, [])
-        problems += wrong
-    checked = None
-    if model is not None and not problems:
-        checked = check_model(run, model)
-        problems += (Mismatch("model", model.directory.name, problem) for problem in checked.problems)
-    return _verdict(
-        run,
-        problems,
-        badge=_badge(bool(problems), rerun, checked),
-        role=role if again and not problems else "agent",
-        unsupported=tuple(gap for gap in unsupported if isinstance(gap, Excluded)),
-        missing=tuple(gap for gap in missing if isinstance(gap, Excluded)),
-        model=checked,
-        answers=answer_check,
-    )
-
-
-def _verdict(run: StoredRun, problems: Sequence[Mismatch], **found: Any) -> Verdict:
-    log, suite, episodes = run.log, run.suite, run.lines.samples
-    blank = {"badge": "claimed", "role": "agent", "unsupported": (), "missing": ()}
-    return Verdict(
-        schema=VERDICT_SCHEMA,
-        ok=not problems,
-        problems=tuple(problems),
-        episodes=len(episodes),
-        steps=sum(episode.length for episode in episodes),
-        suite_sha256=suite.sha256,
-        run_sha256=run.run_sha256,
-        episodes_sha256=run.lines.sha256,
-        code_sha256=suite_code_sha256(suite, log.agent.kind),
-        provenance=here_and_now(),
-        **{**blank, **found},
-    )
-
-
-def _badge(refused: bool, rerun: bool, checked: ModelCheck | None) -> Badge:
-    if refused:
-        return "claimed"
-    if rerun:
-        return "re-run"
-    return "replayed" if checked is None else "model-checked"
+    return Verification(run, rerun=rerun, model=model, allow=allow, console=console).save()
 
 
 def _unreadable(folder: Path, problem: str) -> Verdict:
@@ -223,91 +135,247 @@ def _unreadable(folder: Path, problem: str) -> Verdict:
     )
 
 
-# --- the agent --------------------------------------------------------------------------------------
+@dataclass(eq=False)
+class Verification:
+    """The verification of one run: what the run is compared with, and what is wrong with it.
 
+    Nothing is opened before `verdict` is asked for. Fields are as `verify_run` takes them.
+    """
 
-def _role(agent: SuiteAgent, suite: Suite) -> Role:
-    """Return the role that an agent's whole identity gives it, which it has to play again for."""
-    floor, oracle = suite.anchors
-    roles: dict[str, Role] = {floor: "floor", oracle: "oracle"}
-    for listed in suite.agent:
-        if listed.name in roles and listed.name == agent.name and not list(check_agent(agent, suite)):
-            return roles[listed.name]
-    return "agent"
+    run: StoredRun
+    rerun: bool | None = None
+    model: ModelSample | None = None
+    allow: Collection[str] = ()
+    console: Console | None = None
+    problems: list[Mismatch] = field(default_factory=list)
+    """Mismatches found so far."""
 
+    def __post_init__(self) -> None:
+        """Read the suite; UsageError where there is none."""
+        self.log, self.suite = self.run.log, self.run.suite
+        self.kept = StoredVerdict(self.run)
+        self._replay_envs: dict[str, ReplayEnv] = {}
 
-def _rerun(run: StoredRun, answers: RecordedAnswers | None) -> Iterator[Mismatch]:
-    """Let the agent play everything again, with the recorded answers, or asking anew."""
-    agent, suite = run.log.agent, run.suite
-    complete(agent, suite.env)  # refuses other weights in the same place
-    recorded = {episode.key: episode for episode in run.results}
-    played = {found.env.label for found in run.log.played}
-    for env in (env for env in suite.env if env.label in played):
-        suite_task = open_suite_task(suite, env, num_envs=64)
+    @cached_property
+    def _role(self) -> Role:
+        """The role that the agent's whole identity gives it, which it has to play again for."""
+        agent, (floor, oracle) = self.log.agent, self.suite.anchors
+        roles: dict[str, Role] = {floor: "floor", oracle: "oracle"}
+        named = agent.name in roles and agent.name in {listed.name for listed in self.suite.agent}
+        return roles[agent.name] if named and not list(check_agent(agent, self.suite)) else "agent"
+
+    @property
+    def _reruns(self) -> bool:
+        """Whether the agent plays again."""
+        if self.rerun is None:
+            return repeatable(self.log.agent) or self._role != "agent"
+        return self.rerun
+
+    def save(self) -> Verdict:
+        """Return the verdict; keep it in the cache, and for people as ``verify.json`` in the run's folder."""
+        replace_file(self.run.folder / VERIFY_FILE, self.verdict.text)
+        return self.keep()
+
+    def keep(self) -> Verdict:
+        """Return the verdict; keep it in the cache."""
+        self.kept.keep(self.verdict)
+        return self.verdict
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What is found; nothing is written."""
+        with only_trusted(self.allow):
+            if self.model is not None:
+                check_checkable(self.run, self.model.directory)
+            found = self._replayed()
+            if self.model is not None and not self.problems:
+                found["model"] = check_model(self.run, self.model)
+                name = self.model.directory.name
+                self.problems += (Mismatch("model", name, each) for each in found["model"].problems)
+        sound, lines = not self.problems, self.run.lines
+        badge: Badge = "re-run" if self._reruns else "model-checked" if "model" in found else "replayed"
+        return Verdict(
+            schema=VERDICT_SCHEMA,
+            ok=sound,
+            badge=badge if sound else "claimed",
+            role=self._role if sound and self._reruns else "agent",
+            problems=tuple(self.problems),
+            episodes=len(lines.samples),
+            steps=sum(episode.length for episode in lines.samples),
+            suite_sha256=self.suite.sha256,
+            run_sha256=self.run.run_sha256,
+            episodes_sha256=lines.sha256,
+            code_sha256=self.kept.code_sha256,
+            provenance=here_and_now(),
+            **found,
+        )
+
+    def _replayed(self) -> dict[str, Any]:
+        """Play the run again where its files are what they state; return what the verdict says of that."""
+        answers = self._checked_answers()
+        self.problems += check_stated(self.run)
+        if self.problems:  # nothing that its suite names is opened
+            return {"missing": (), "unsupported": ()}
         with ExitStack() as stack:
-            stack.callback(suite_task.slots.close)
-            if answers is not None and answer_pins(suite_task.slots.prototype.query_backends):
-                suite_task.slots.answer_from(ReplayedAnswers(answers, env.label))
-            policy = make_agent(agent.kind, suite_task.slots, **options_as_played(agent))
-            for again in play(suite_task, agent.kind, policy, suite_task.plan):
-                sample = recorded[again.key]
-                differing = _differing(again.measured_as(sample), sample)
-                if differing:
-                    yield Mismatch("re-run", again.id, f"the agent plays otherwise: {', '.join(differing)}")
+            self._replay_envs = open_replay_envs(self.run, answers, stack)
+            self._check_request()
+            found: dict[str, Any] = {"missing": tuple(self._missing())}
+            found["unsupported"] = tuple(self._unsupported())
+            self._replay_envs = {env.env.label: self._replay_envs[env.env.label] for env in self.log.played}
+            self._check_transcripts()
+            self._check_keys()
+            reruns = self._reruns and not self.problems
+            self.problems += self._replay_all(sampled=reruns and not self.log.asks)
+            if reruns and not self.problems:
+                self.problems += self._played_again(None if self.rerun else answers)
+            if self.log.asks and not self.problems:
+                found["answers"] = self._check_answers()
+        return found
 
-
-# --- the request ------------------------------------------------------------------------------------
-
-
-def _check_request(run: EvalLog, worlds: Mapping[str, ReplayEnv]) -> Iterator[Mismatch]:
-    """Compare the run's tasks, and the parts that answered, with those found here."""
-    for env in run.envs:
-        label, game = env.env.label, worlds[env.env.label].game
-        if env.manifest_sha256 != game.tasks.manifest_sha256:
-            yield Mismatch("manifest", label, "the split's tasks are not those recomputed from the suite")
-        elif env.answers != (pins := answer_pins(game.query_backends)):
-            here = ", ".join(pin.kind for pin in pins) or "nothing outside the package"
-            yield Mismatch("environment", label, f"answered by another part: here it is {here}")
-
-
-def _missing(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
-    """Check the data that a run left out as missing: that counts only where it is missing here too."""
-    found: list[Mismatch | Excluded] = []
-    left_out = {gap.label for gap in run.missing}
-    for env in suite.env:
-        if env.label not in left_out:
-            continue
+    def _checked_answers(self) -> RecordedAnswers:
+        """Return what the run was answered from outside, none where that is not what its log names."""
+        found = self.run.digests.get(ANSWERS_FILE)
+        if self.log.answers_sha256 != found:
+            why = "its sha256 is not the one in run.json" if found else "it is missing; get the run whole"
+            self.problems.append(Mismatch("file", ANSWERS_FILE, why))
+            return RecordedAnswers()
         try:
-            open_single(env).close()
-        except (MissingDataError, MissingPackageError) as error:
-            found.append(Excluded(env.label, str(error)))
-        else:
-            found.append(Mismatch("environment", env.label, "left out, though its data are here"))
-    return found
+            return self.run.answers
+        except UsageError as error:
+            self.problems.append(Mismatch("malformed", ANSWERS_FILE, str(error)))
+            return RecordedAnswers()
 
+    def _check_request(self) -> None:
+        """Compare the run's tasks, and the parts that answered, with those found here."""
+        for env in self.log.envs:
+            label, game = env.env.label, self._replay_envs[env.env.label].game
+            if env.manifest_sha256 != game.tasks.manifest_sha256:
+                problem = "the split's tasks are not those recomputed from the suite"
+                self.problems.append(Mismatch("manifest", label, problem))
+            elif game.state_schema not in (type(game).state_schema, *game.past_schemas):
+                problem = f"its states are hashed by a version {game.state_schema} that there is not"
+                self.problems.append(Mismatch("environment", label, problem))
+            elif env.answers != (pins := answer_pins(game.query_backends)):
+                here = ", ".join(pin.kind for pin in pins) or "nothing outside the package"
+                problem = f"answered by another part: here it is {here}"
+                self.problems.append(Mismatch("environment", label, problem))
 
-def _check_unsupported(run: EvalLog, suite: Suite) -> list[Mismatch | Excluded]:
-    """Ask for each environment that the run left out whether agents of its kind do not play it."""
-    found: list[Mismatch | Excluded] = []
-    left_out = {gap.label for gap in run.unsupported}
-    for env in suite.env:
-        if env.label not in left_out:
-            continue
-        suite_task = open_suite_task(suite, env, num_envs=1)
-        with ExitStack() as stack:
-            stack.callback(suite_task.slots.close)
+    def _missing(self) -> Iterator[Excluded]:
+        """Check the data that the run left out as missing: that counts only where it is missing here too."""
+        left_out = {gap.label for gap in self.log.missing}
+        for env in (env for env in self.suite.env if env.label in left_out):
             try:
-                _refuse_unplayable(run.agent, suite_task.slots)
-            except UnsupportedEnvError as error:
-                found.append(Excluded(env.label, str(error)))
-            except UntrustedReferenceError:
-                raise
-            except UsageError as error:
-                problem = f"left out, and the agent cannot be made: {error}"
-                found.append(Mismatch("environment", env.label, problem))
+                open_single(env).close()
+            except (MissingDataError, MissingPackageError) as error:
+                yield Excluded(env.label, str(error))
             else:
-                found.append(Mismatch("environment", env.label, "left out, though the agent plays it"))
-    return found
+                problem = "left out, though its data are here"
+                self.problems.append(Mismatch("environment", env.label, problem))
+
+    def _unsupported(self) -> Iterator[Excluded]:
+        """Ask for each environment that the run left out whether agents of its kind do not play it."""
+        left_out = {gap.label for gap in self.log.unsupported}
+        for env in (env for env in self.suite.env if env.label in left_out):
+            with closing(open_suite_task(self.suite, env, num_envs=1).slots) as slots:
+                try:
+                    _refuse_unplayable(self.log.agent, slots)
+                except UnsupportedEnvError as error:
+                    yield Excluded(env.label, str(error))
+                    continue
+                except UntrustedReferenceError:
+                    raise
+                except UsageError as error:
+                    problem = f"left out, and the agent cannot be made: {error}"
+                else:
+                    problem = "left out, though the agent plays it"
+            self.problems.append(Mismatch("environment", env.label, problem))
+
+    def _check_transcripts(self) -> None:
+        """Compare transcripts with their episodes; a run may be published without them."""
+        if not self.run.has_transcripts:
+            return
+        if self.log.transcripts_sha256 != self.run.digests[TRANSCRIPTS_FILE]:
+            self.problems.append(Mismatch("file", TRANSCRIPTS_FILE, "its sha256 is not the one in run.json"))
+        named = {episode.transcript: episode for episode in self.run.lines.samples if episode.transcript}
+        for number, outcome in parse_transcripts(read_bytes(self.run.folder / TRANSCRIPTS_FILE)):
+            where = f"{TRANSCRIPTS_FILE} line {number}"
+            if isinstance(outcome, str):
+                self.problems.append(Mismatch("malformed", where, outcome))
+            elif outcome.sha256 not in named:
+                self.problems.append(Mismatch("transcript", where, "no episode names it"))
+            else:
+                found = check_transcript(outcome, named.pop(outcome.sha256))
+                self.problems += (Mismatch("transcript", where, problem) for problem in found)
+        lacking = f"{TRANSCRIPTS_FILE} lacks its transcript"
+        self.problems += (Mismatch("transcript", episode.id, lacking) for episode in named.values())
+
+    def _check_keys(self) -> None:
+        """Compare the episodes with all that the suite asks for, and their seeds with the suite's."""
+        episodes = self.run.lines.samples
+        planned = {
+            key: episode
+            for replay_env in self._replay_envs.values()
+            for key, episode in replay_env.plan.items()
+        }
+        played = dict.fromkeys(episode.key for episode in episodes)
+        for key in planned.keys() - played.keys():
+            self.problems.append(Mismatch("missing", "/".join(map(str, key)), "not in the file"))
+        for key in (key for key in played if key not in planned):
+            where = "/".join(map(str, key))
+            self.problems.append(Mismatch("unknown", where, "the suite does not ask for it"))
+        for episode in episodes:
+            if episode.key in planned and episode.seed != (seed := planned[episode.key].seed):
+                problem = f"seed {episode.seed} is not the suite's {seed}"
+                self.problems.append(Mismatch("seed", episode.id, problem))
+
+    def _replay_all(self, *, sampled: bool) -> Iterator[Mismatch]:
+        """Play the recorded actions in single environments; ``sampled``: of every `SAMPLE`-th episode."""
+        from rich.progress import track
+
+        lines, console = self.run.lines, self.console
+        episodes = list(zip(lines.samples, lines.line_sha256s, strict=True))
+        if sampled:
+            chosen = enumerate(episodes)
+            episodes = [e for i, e in chosen if i % SAMPLE == 0 or e[0].end_reason in RETRIED]
+        title = f"verifying {self.log.agent.display_name}"
+        shown = track(episodes, title, console=console, disable=console is None, show_speed=False)
+        for episode, line_sha256 in shown:
+            replay_env = self._replay_envs.get(episode.env)
+            if replay_env is None or episode.key not in replay_env.plan:
+                continue  # the caller reports it as unknown
+            again = replayed(episode, replay_env, replay_env.plan[episode.key].seed)
+            if isinstance(again, str):
+                yield Mismatch("replay", episode.id, again)
+            elif again.line_sha256 != line_sha256:  # texts are compared: 0.0 equals -0.0, and is not the same
+                differing = ", ".join(_differing(again, episode))
+                yield Mismatch("replay", episode.id, f"comes out otherwise: {differing}")
+
+    def _played_again(self, answers: RecordedAnswers | None) -> Iterator[Mismatch]:
+        """Let the agent play everything again, with the recorded answers, or asking anew."""
+        agent = self.log.agent
+        complete(agent, self.suite.env)  # refuses other weights in the same place
+        recorded = {episode.key: episode for episode in self.run.results}
+        for env in (env for env in self.suite.env if env.label in self._replay_envs):
+            suite_task = open_suite_task(self.suite, env, num_envs=64)
+            with closing(suite_task.slots) as slots:
+                for game in slots.envs if isinstance(slots, SerialVectorEnv) else ():
+                    game.state_schema = self.log.state_schemas.get(env.label, 1)
+                if answers is not None and answer_pins(slots.prototype.query_backends):
+                    slots.answer_from(ReplayedAnswers(answers, env.label))
+                policy = make_agent(agent.kind, slots, **options_as_played(agent))
+                for again in play(suite_task, agent.kind, policy, suite_task.plan):
+                    sample = recorded[again.key]
+                    differing = _differing(again.measured_as(sample), sample)
+                    if differing:
+                        where, how = again.id, ", ".join(differing)
+                        yield Mismatch("re-run", where, f"the agent plays otherwise: {how}")
+
+    def _check_answers(self) -> AnswerCheck:
+        """Compute the answers that the replays used again, where the part that gave them is at hand."""
+        checks = {label: replay_env.answers.check() for label, replay_env in self._replay_envs.items()}
+        for label, (_, problems) in checks.items():
+            self.problems += (Mismatch("answer", label, problem) for problem in problems)
+        return merged(check for check, _ in checks.values())
 
 
 def _refuse_unplayable(agent: SuiteAgent, slots: AgentVectorEnv) -> None:
@@ -322,98 +390,14 @@ def _refuse_unplayable(agent: SuiteAgent, slots: AgentVectorEnv) -> None:
         load_reference(entry.unplayable)(slots.prototype, agent.sampling)
 
 
-# --- the files --------------------------------------------------------------------------------------
-
-
-def _checked_answers(run: StoredRun) -> tuple[RecordedAnswers, list[Mismatch]]:
-    """Return what the run was answered from outside, none where that is not what its log names."""
-    found = run.digests.get(ANSWERS_FILE)
-    if run.log.answers_sha256 != found:
-        why = "its sha256 is not the one in run.json" if found else "it is missing; get the run whole"
-        return RecordedAnswers(), [Mismatch("file", ANSWERS_FILE, why)]
-    try:
-        return run.answers, []
-    except UsageError as error:
-        return RecordedAnswers(), [Mismatch("malformed", ANSWERS_FILE, str(error))]
-
-
-def _check_answers(worlds: Mapping[str, ReplayEnv]) -> tuple[AnswerCheck, list[Mismatch]]:
-    """Compute the answers that the replays used again, where the part that gave them is at hand."""
-    checks = {label: world.answers.check() for label, world in worlds.items()}
-    wrong = [
-        Mismatch("answer", label, problem) for label, (_, problems) in checks.items() for problem in problems
-    ]
-    return merged(check for check, _ in checks.values()), wrong
-
-
-def _check_transcripts(run: StoredRun) -> Iterator[Mismatch]:
-    """Compare transcripts with their episodes; a run may be published without them."""
-    if not run.has_transcripts:
-        return
-    if run.log.transcripts_sha256 != run.digests[TRANSCRIPTS_FILE]:
-        yield Mismatch("file", TRANSCRIPTS_FILE, "its sha256 is not the one in run.json")
-    named = {episode.transcript: episode for episode in run.lines.samples if episode.transcript}
-    for number, outcome in parse_transcripts(read_bytes(run.folder / TRANSCRIPTS_FILE)):
-        where = f"{TRANSCRIPTS_FILE} line {number}"
-        if isinstance(outcome, str):
-            yield Mismatch("malformed", where, outcome)
-        elif outcome.sha256 not in named:
-            yield Mismatch("transcript", where, "no episode names it")
-        else:
-            for problem in check_transcript(outcome, named.pop(outcome.sha256)):
-                yield Mismatch("transcript", where, problem)
-    for episode in named.values():
-        yield Mismatch("transcript", episode.id, f"{TRANSCRIPTS_FILE} lacks its transcript")
-
-
-def _check_keys(episodes: Sequence[EvalSample], worlds: Mapping[str, ReplayEnv]) -> Iterator[Mismatch]:
-    """Every episode the suite asks for, with the suite's seed, and nothing else."""
-    planned = {key: episode for world in worlds.values() for key, episode in world.plan.items()}
-    counts = Counter(episode.key for episode in episodes)
-    for key in planned.keys() - counts.keys():
-        yield Mismatch("missing", _name(key), "not in the file")
-    for key in counts:
-        if key not in planned:
-            yield Mismatch("unknown", _name(key), "the suite does not ask for it")
-    for episode in episodes:
-        if episode.key in planned and episode.seed != planned[episode.key].seed:
-            yield Mismatch(
-                "seed", episode.id, f"seed {episode.seed} is not the suite's {planned[episode.key].seed}"
-            )
-
-
-def _name(key: EpisodeKey) -> str:
-    return "/".join(map(str, key))
-
-
-# --- the replay -------------------------------------------------------------------------------------
-
-
-def _replay_all(
-    episodes: Sequence[EvalSample], worlds: Mapping[str, ReplayEnv], title: str, console: Console | None
-) -> Iterator[Mismatch]:
-    from rich.progress import track
-
-    for episode in track(episodes, title, console=console, disable=console is None, show_speed=False):
-        world = worlds.get(episode.env)
-        if world is None or episode.key not in world.plan:
-            continue  # reported as unknown
-        again = replayed(episode, world, world.plan[episode.key].seed)
-        if isinstance(again, str):
-            yield Mismatch("replay", episode.id, again)
-        elif again.line != episode.line:  # as text: 0.0 equals -0.0, and is not the same
-            differing = ", ".join(_differing(again, episode))
-            yield Mismatch("replay", episode.id, f"comes out otherwise: {differing}")
-
-
 def _differing(again: EvalSample, sample: EvalSample) -> list[str]:
-    """Name what an equal run would repeat and differs, each measure by itself."""
+    """Return the names of the repeatable fields that differ, measures one by one."""
     ours, theirs = _comparable(again), _comparable(sample)
     return [key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key)]
 
 
 def _comparable(episode: EvalSample) -> dict[str, str]:
-    """Return fields and measures as text: 0.0 equals -0.0, and is not the same."""
+    """Return fields and measures as text, since -0.0 equals 0.0 as a number."""
     table = episode.repeatable
     measures: dict[str, float] = table.pop("measures", {})
     table |= {f"measure {name!r}": value for name, value in measures.items()}
