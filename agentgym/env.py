@@ -15,16 +15,16 @@ from gymnasium.error import ResetNeeded
 from agentgym.core.generators import GeneratorState, restored_generator
 from agentgym.core.hashing import StateHasher, canonical
 from agentgym.core.options import check_choice, check_max_steps, check_options, options_of, reset_request
-from agentgym.core.outcomes import Outcome as Outcome
-from agentgym.core.outcomes import Status as Status
-from agentgym.core.query_scheduler import Asker
+from agentgym.core.query_scheduler import QueryingEnv
 from agentgym.core.render_modes import Rendered
 from agentgym.core.rewards import WIN, RewardScheme
 from agentgym.core.snapshots import EpisodeCopies, Undo, check_kind, checked, refusals_explained
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.suite_spec import SuiteSpec
 from agentgym.core.tasks import DEFAULT_SIZES, Task, TaskSet
+from agentgym.core.types import Outcome as Outcome
 from agentgym.core.types import Policy, Snapshot
+from agentgym.core.types import Status as Status
 from agentgym.errors import UsageError
 
 ObsT = TypeVar("ObsT")
@@ -36,7 +36,7 @@ MAX_ACTION_LENGTH = 8_192
 """Characters of an action at most. A longer one is rejected before any game reads it."""
 
 
-class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
+class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
     """An environment for language agents: text in, text out, with state that can be held.
 
     **Actions** are strings. An action the game does not accept changes nothing, is reported as
@@ -61,36 +61,38 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
     """
 
     suite: ClassVar[str]
-    """Names the state space; part of every state hash."""
+    """Name of the state space; part of every state hash."""
     suite_spec: ClassVar[SuiteSpec] = SuiteSpec(name="")
-    """What prompts, training, data and sites need to know of the suite."""
-    state_schema: ClassVar[int] = 1
-    """Version of the state's encoding; part of every state hash."""
+    """Facts about the suite for prompts, training, data and sites."""
+    state_schema: int = 1
+    """Version of what state hashes cover, and part of each; an older one may be set before a reset."""
+    past_schemas: ClassVar[tuple[int, ...]] = ()
+    """Older versions that `_identity` knows, of the same `_state`: runs were recorded by them."""
     state_type: ClassVar[Any] = Any
-    """Type of what `_state` returns, such as a NamedTuple: `agentgym.core.encoding.typed` checks states by
-    it."""
+    """Type of the values of `_state`, such as a NamedTuple: `agentgym.core.encoding.typed` checks them."""
     action_kind: Literal["enumerated", "template"] = "enumerated"
     """Whether admissible actions are complete, or templates with slots in angle brackets."""
     splits: ClassVar[tuple[str, ...]] = tuple(DEFAULT_SIZES)
     """Splits of the built-in data set."""
     split_sizes: ClassVar[Mapping[str, int]] = {}
-    """How many tasks each of them has, where that is known before one is opened."""
+    """Number of tasks in each split, where it is known before one is opened."""
     default_max_steps: ClassVar[int]
     sides: int = 1
-    """How many sides, each with what only it is told, a policy plays in turn; where there are several,
-    ``info["side"]`` says which acts."""
+    """Number of sides, each with private knowledge, that a policy plays in turn; of several, ``info["side"]``
+    says which acts."""
     invalid_may_end: bool = False
     """Whether an action that is not accepted may end the episode, as a response without a call does in
     search games."""
     load_may_fail: bool = True
     """Whether `_load` may raise, as where it reads files; False spares resets what would undo them."""
     reward_scheme: RewardScheme = "native"
-    """What steps pay; constructors with an option ``reward`` set it."""
+    """Rule by which steps are rewarded; constructors with an option ``reward`` set it."""
     past_keys: ClassVar[frozenset[str]] = frozenset()
-    """The suite's info keys that tell of the past: states that hash equal may differ in them."""
+    """Keys of info that depend on the past: states that hash equal may differ in them."""
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}  # noqa: RUF012
 
+    _hasher: StateHasher
     _spec: EnvSpec | None = None
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -255,7 +257,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         try:
             task = self._pick(named, seed, rollout)
             if self.query_backends:
-                self.answers = self._consulted(self._load_consultation(task, rollout))
+                self.answers = self._answers_of(self._load_episode_queries(task, rollout))
             return self._start(task)
         except BaseException:
             self._roll_back(undo)
@@ -284,7 +286,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         if self._task is None or self._terminated or self._truncated:
             raise ResetNeeded(f"no episode of {type(self).__name__} is running: call reset() before step()")
         if self.query_backends and len(action) <= MAX_ACTION_LENGTH:
-            self.answers = self._consulted(self._next_consultation(action))
+            self.answers = self._answers_of(self._action_episode_queries(action))
         return self._play(action)
 
     def _play(self, action: str) -> tuple[ObsT, float, bool, bool, dict[str, Any]]:
@@ -455,7 +457,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         self._np_random_seed = None if self._np_random is None else -1
 
     def _begin(self, task: Task) -> None:
-        if self._task is None or task.id != self._task.id:
+        if self._task is None or (task.id, self.state_schema) != (self._task.id, self._hasher.schema):
             self._hasher = StateHasher(self.suite, self.state_schema, task.id)
         self._task = task
         self._turn = 0
@@ -485,7 +487,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, Asker):
         """Return a snapshot as it is restored, its task looked up and its state of the game's type."""
         if self._took(snapshot):
             return snapshot
-        check_kind(snapshot, self.suite, self.state_schema, self.data_key)
+        check_kind(snapshot, self.suite, (self.state_schema, *self.past_schemas), self.data_key)
         snapshot = checked(snapshot, self.state_type, self.max_steps, self.tasks.find)
         with refusals_explained(snapshot):
             self._check_state(snapshot.task, snapshot.state, snapshot.terminated)

@@ -30,7 +30,7 @@ def is_program() -> bool:
     Its own words decide, not `sys.argv` alone: worker processes inherit that from their parent.
     """
     words, script = sys.orig_argv, sys.argv[0]
-    if script == "-m":  # what it is while the package of ``python -m`` is being imported
+    if script == "-m":  # the name while Python imports the package
         return ("-m", "agentgym") in pairwise(words)
     return script.rpartition("/")[2] == "agentgym" and script in words
 

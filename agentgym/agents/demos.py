@@ -51,11 +51,11 @@ class DemoConfig:
     tasks: PositiveInt = 100
     """The first tasks of the split; all where it has fewer."""
     seed: int = 0
-    """Of the episodes."""
+    """Seed of the episodes."""
     wording: str = ""
-    """Of the prompts, as `agentgym.prompts.load_template` takes it; empty for the environment's own."""
+    """Wording of the prompts, as `agentgym.prompts.load_template` takes it; empty for the suite's own."""
     answer: str = "plain"
-    """How actions are written in the format ``messages``. Thoughts stay empty: these agents have none."""
+    """Form of actions in the format ``messages``. Thoughts stay empty: these agents have none."""
     history: NonNegativeInt = 2
     """Past turns told, k."""
     num_envs: PositiveInt = 16
@@ -131,7 +131,7 @@ def write_demos(config: DemoConfig, path: Path) -> DemoFile:
     """
     wording = config.wording or suite_spec(config.env_id).prompt.wording
     answer = config.answer if config.format == "messages" else "bare"
-    load_template(wording, answer)  # before a world is opened, which takes long
+    load_template(wording, answer)  # a mistake shows before the environment opens, which takes long
     slots = min(config.num_envs, config.tasks)
     with closing(open_vector(config.env_id, slots, split=DEMONSTRATED_SPLIT, options=config.options)) as envs:
         tools = envs.prototype.tools

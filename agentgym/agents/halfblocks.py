@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _COLOURFUL = ("truecolor", "256")
-"""What rich calls terminals with colours enough; to those with 256 it gives the nearest."""
+"""Names that rich gives to terminals with enough colours; to those with 256 it gives the nearest."""
 
 _MAX_SCALE = 8
-"""Most times a small picture is enlarged."""
+"""Largest factor by which a small picture is enlarged."""
 
 
 def shows_pictures(console: Console) -> bool:

@@ -1,15 +1,13 @@
-"""Human agent: actions typed at the terminal."""
+"""Actions that a person types: what a line means where some actions are admissible."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from agentgym.agents.screen import show_state, show_step
 from agentgym.core.suite_spec import ScreenHints
-from agentgym.core.types import Completion, Policy, Request
-from agentgym.env import MAX_ACTION_LENGTH, AgentEnv
+from agentgym.core.types import Policy
+from agentgym.env import MAX_ACTION_LENGTH
 from agentgym.errors import UsageError, nearest
 from agentgym.vector.core import AgentVectorEnv
 
@@ -23,61 +21,8 @@ _NAMED = 6
 
 
 def make_human(envs: AgentVectorEnv) -> Policy:
-    """Make the agent ``human``."""
-    return HumanPolicy(env=envs.prototype.spawn())
-
-
-class HumanPolicy:
-    """Shows each request and reads an action, parsed by `choose`; repeats the prompt on an error."""
-
-    def __init__(self, read: Callable[[], str] = input, *, env: AgentEnv[Any] | None = None):
-        """Take the source of lines.
-
-        ``read`` raises EOFError at the end of input, which ends the episode. ``env`` decides which actions
-        are admissible; None goes by the list and its templates.
-        """
-        from rich.console import Console
-
-        self._read = read
-        self._env = env
-        self._console = Console(highlight=False)
-
-    def act(self, requests: Sequence[Request]) -> list[Completion]:
-        """Ask about each request in turn."""
-        return [self._ask(request) for request in requests]
-
-    def _ask(self, request: Request) -> Completion:
-        actions = request.admissible_actions
-        hints = ScreenHints() if self._env is None else self._env.suite_spec.screen
-        if request.history:
-            show_step(self._console, request.history[-1])
-        show_state(
-            self._console,
-            f"task {request.task_id}, turn {request.turn}",
-            request.observation,
-            actions,
-            request.state_hash,
-            numbered=has_numbers(actions),
-            hints=hints,
-        )
-        while True:
-            try:
-                line = self._read()
-            except EOFError:
-                return Completion("", error="agent_error")
-            try:
-                action = choose(line, actions, keys=keys_for(hints, actions), accepts=self._judge(request))
-            except UsageError as refusal:
-                self._console.print(str(refusal), style="red", markup=False)
-            else:
-                return Completion(action, text=line)
-
-    def _judge(self, request: Request) -> Callable[[str], bool] | None:
-        """Return the predicate of admissible actions of a request; None without one."""
-        if self._env is None or request.snapshot is None:
-            return None
-        self._env.restore(request.snapshot())
-        return self._env.is_admissible
+    """Raise a UsageError: a person plays by a command, which shows an episode and takes actions back."""
+    raise UsageError("a person plays by `agentgym play ENV`, or on the site of `agentgym serve webshop`")
 
 
 def has_numbers(actions: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from agentgym.core.episodes import observed_text
 from agentgym.core.policies import RequestPolicy
 from agentgym.core.rng import TurnRng
 from agentgym.core.types import Observation, Policy, Request
@@ -37,7 +38,7 @@ class RandomPolicy(RequestPolicy):
     """
 
     def __init__(self, action_kind: Literal["enumerated", "template"] = "enumerated"):
-        """Know whether angle brackets mark slots."""
+        """Take whether angle brackets mark slots."""
         self._templates = action_kind == "template"
 
     def _action(self, request: Request) -> str:
@@ -57,7 +58,18 @@ class RandomStringPolicy(RequestPolicy):
     """
 
     def _action(self, request: Request) -> str:
-        return _any_string(request, TurnRng(request.seed, request.turn))
+        draws = TurnRng(request.seed, request.turn)
+        kind = draws.below(16)
+        if kind == 0:
+            return ""
+        if kind == 1:
+            return " \t\n\u00a0\u2028"[: 1 + draws.below(5)]
+        if kind < 6:
+            return _near_miss(request.admissible_actions, draws)
+        text = "".join(_character(draws) for _ in range(1 + draws.below(24)))
+        if kind == 15:
+            return (text * MAX_STRING_LENGTH)[:MAX_STRING_LENGTH]
+        return text
 
 
 def _fill(template: str, observation: Observation, draws: TurnRng) -> str:
@@ -65,28 +77,13 @@ def _fill(template: str, observation: Observation, draws: TurnRng) -> str:
     slots = _SLOT.findall(template)
     if not slots:
         return template
-    text = observation if isinstance(observation, str) else observation["text"]
-    words = _WORD.findall(text)
+    words = _WORD.findall(observed_text(observation))
 
     def phrase(slot: re.Match[str]) -> str:
         known = words or [slot[0].strip("<>")]
         return " ".join(known[draws.below(len(known))] for _ in range(1 + draws.below(3)))
 
     return _SLOT.sub(phrase, template)
-
-
-def _any_string(request: Request, draws: TurnRng) -> str:
-    kind = draws.below(16)
-    if kind == 0:
-        return ""
-    if kind == 1:
-        return " \t\n\u00a0\u2028"[: 1 + draws.below(5)]
-    if kind < 6:
-        return _near_miss(request.admissible_actions, draws)
-    text = "".join(_character(draws) for _ in range(1 + draws.below(24)))
-    if kind == 15:
-        return (text * MAX_STRING_LENGTH)[:MAX_STRING_LENGTH]
-    return text
 
 
 def _near_miss(actions: tuple[str, ...], draws: TurnRng) -> str:

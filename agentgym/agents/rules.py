@@ -11,8 +11,8 @@ from agentgym.io.optional import load_reference
 from agentgym.vector.core import AgentVectorEnv
 
 RULES_VERSION = 2
-"""Raised when any suite's rules play otherwise: part of a run's identity. 1 played at random where a suite
-had no rules."""
+"""Version of the rules, part of a run's identity: it rises when any suite's rules play otherwise. 1 played at
+random where a suite had no rules."""
 
 
 def make_rules(envs: AgentVectorEnv, version: int = RULES_VERSION) -> Policy:

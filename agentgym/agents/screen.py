@@ -1,4 +1,4 @@
-"""Terminal view of an episode, shared by the human agent and the commands that show play."""
+"""Terminal view of an episode, shared by the commands that show play."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def show_state(
 
 def show_step(console: Console, step: Step) -> None:
     """Show an action and its reward."""
-    console.print(said_of(step), soft_wrap=True)
+    console.print(step_line(step), soft_wrap=True)
 
 
-def said_of(step: Step) -> Text:
+def step_line(step: Step) -> Text:
     """Return the line of an action and its reward."""
     from rich.text import Text
 

@@ -30,7 +30,7 @@ class AgentEntry:
     factory: str
     """``module:function``; the function takes the environment and the agent's options."""
     about: str
-    """One line for ``--help``."""
+    """Description for ``--help``, one line."""
     facts: str = ""
     """``module:function`` that takes the agent's options and returns what its files say about it, an
     `agentgym.agents.metadata.AgentMetadata`; empty where there are no such files."""
@@ -46,8 +46,8 @@ class AgentEntry:
     `UnsupportedEnvError` where agents of this kind do not play it; empty where they play all, or are
     `repeatable` and so made to find out."""
     version: int = 0
-    """Recorded as the option ``version`` of its runs, so that those of another version are told apart; 0 for
-    an agent that has none."""
+    """Version of the agent, which its runs record as the option ``version``, so that those of different
+    versions differ; 0 for an agent that has none."""
     repeatable: bool = False
     """Whether what it does follows from the environment, the task and the episode's seed alone: verification
     lets it play again, and nothing else can pass for it."""
@@ -86,10 +86,10 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.agents.scripted:make_scripted", "plays the actions of a file (path=FILE)"
     ),
     "model": AgentEntry(
-        "agentgym.training.policy.agent:make_model_agent",
+        "agentgym.inference.policy.agent:make_model_agent",
         "a language model (path=FOLDER), asked as its agent.json says",
-        facts="agentgym.training.policy.agent:model_facts",
-        check="agentgym.training.policy.model_check:open_checker",
+        facts="agentgym.inference.policy.agent:model_facts",
+        check="agentgym.inference.policy.recomputation:open_checker",
         unplayable="agentgym.agents.table:refuse_slots",
     ),
     "prompting": AgentEntry(
@@ -116,9 +116,9 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.agents.imported:make_imported",
         "somebody else's run, from its log (`agentgym import`); plays nothing",
     ),
-    "human": AgentEntry("agentgym.agents.human:make_human", "asks you in the terminal"),
+    "human": AgentEntry("agentgym.agents.human:make_human", "you, in the terminal; no suite's agent"),
 }
-"""By name. An agent is imported when it is made."""
+"""Agents by name. An agent's module is imported when the agent is made."""
 
 
 def find_agent(kind: str) -> Callable[..., Policy]:
@@ -166,7 +166,7 @@ def make_agent(kind: str, envs: AgentVectorEnv, **options: Any) -> Policy:
     """Make an agent for an environment.
 
     Args:
-        kind: as `find_agent` takes it.
+        kind: name of the agent, as `find_agent` takes it.
         envs: the environment it will play.
         **options: the agent's own; ``scripted`` needs ``path``.
 

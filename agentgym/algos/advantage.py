@@ -16,10 +16,10 @@ from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.core.options import UNIT_INTERVAL, check_choice
 
 Truncation: TypeAlias = Literal["bootstrap", "zero"]
-"""What follows a truncated episode: the critic's value of the state reached, or (public code) 0."""
+"""Value after a truncated episode: the critic's of the state reached, or (public code) 0."""
 
 EPS = 1e-6
-"""Added to a group's standard deviation."""
+"""Constant added to a group's standard deviation, against division by 0."""
 
 ROUNDING = 1e-12
 """A deviation below this part of a group's values (of 1, where they are smaller) is the rounding of sums."""
@@ -60,8 +60,8 @@ def relative(
         group: (n,) who is compared with whom; rows need not be sorted.
         std: whether to divide.
         ddof: 1 for the unbiased deviation (torch's default), 0 for the population's.
-        eps: added to the deviation.
-        singleton: what a group with one counted row gets.
+        eps: constant added to the deviation.
+        singleton: value of a group with one counted row.
         counted: (n,) rows that enter the statistics; all by default.
         population: (n,) what the statistics are formed of where it is not ``x`` itself.
 
@@ -113,7 +113,7 @@ def discounted(x: Floats, segment: Ints, gamma: float) -> Floats:
     Args:
         x: (n,).
         segment: (n,) consecutive runs; no two runs share a value.
-        gamma: in [0, 1].
+        gamma: discount in [0, 1].
 
     Returns:
         (n,). By doubling, log2(longest segment) passes: after pass k, y_t sums 2^k terms.
@@ -244,7 +244,7 @@ def episode_relative(
     Args:
         batch: the steps.
         std: whether to divide by the group's unbiased deviation.
-        eps: added to the deviation.
+        eps: constant added to the deviation.
         compat: statistics, groups of one, and the invalid-action penalty.
 
     Returns:

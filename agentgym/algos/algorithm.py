@@ -14,10 +14,10 @@ from agentgym.core.arrays import Floats
 from agentgym.core.options import Option
 
 CreditLevel: TypeAlias = Literal["episode", "step", "token"]
-"""What gets an advantage of its own; the tokens of one share it."""
+"""Unit that has an advantage of its own; its tokens share it."""
 
 Baseline: TypeAlias = Literal["group", "batch"]
-"""What an outcome is compared with: the group's other episodes, or the whole batch."""
+"""Comparison of an outcome: with the group's other episodes, or with the whole batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +33,22 @@ class Algorithm:
     title: str
     paper: str
     advantage: Callable[..., Floats]
-    """From an `agentgym.algos.batch.StepBatch` and options to (n,) of steps or (T,) of tokens."""
+    """Advantages, (n,) of steps or (T,) of tokens, from an `agentgym.algos.batch.StepBatch` and options."""
     objective: Objective
     """Loss of the policy."""
     credit: CreditLevel
     unit: Unit = "step"
     """Whether advantages are (n,) of steps or (T,) of tokens."""
     baseline: Baseline = "group"
-    """What outcomes are compared with: without a difference there, there is nothing to learn from."""
-    stages: str | None = "agentgym.training.stages:OUTCOME"
-    """How episodes are collected and scored and what is minimised: ``module:attribute`` of an
-    `agentgym.training.stages.Stages`. None where the trainer lacks what the algorithm needs."""
+    """Comparison of outcomes: where they do not differ, there is nothing to learn."""
+    stages: str | None = "agentgym.training.stages.outcome:OUTCOME"
+    """``module:attribute`` of an `agentgym.training.stages.Stages`: how episodes are collected and scored,
+    and the loss. None where the trainer lacks a stage that the algorithm needs."""
     stage_options: Any = None
     """Options that the stages read and the advantage does not: a frozen dataclass with its defaults. None for
     none."""
     critic: Unit | None = None
-    """What a critic values beside the policy; None for no critic."""
+    """Unit whose values a critic learns beside the policy; None for no critic."""
     reward_model: bool = False
     """Whether a process reward model is trained beside the policy."""
     states: bool = False
@@ -63,7 +63,7 @@ class Algorithm:
     """Options that are what another setting of a run is, unless they are stated: option -> dotted name of the
     setting."""
     equation: str = ""
-    """Where the paper defines the advantage."""
+    """Equation of the advantage in the paper."""
     page: str = ""
     """Name of its page under ``docs/algorithms``; "" for none."""
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.episodes import observed_text
 from agentgym.core.types import Group
 
 _INTEGERS = ("group", "trajectory", "step", "state", "next_state")
@@ -169,7 +170,7 @@ class StepBatch:
         """Build a batch from rollouts, in the order of groups, members and steps.
 
         Args:
-            groups: what `agentgym.rollout.worker.RolloutWorker.collect` returns.
+            groups: result of `agentgym.rollout.worker.RolloutWorker.collect`.
             **columns: further columns, such as ``values``.
         """
         members = [(g, trajectory) for g, group in enumerate(groups) for trajectory in group.trajectories]
@@ -189,7 +190,7 @@ class StepBatch:
             cost=[step.cost for step in steps],
             tokens=[len(step.completion.response_ids) for step in steps],
             progress=[step.progress for step in steps],
-            texts=tuple(_text(step.observation) for step in steps),
+            texts=tuple(observed_text(step.observation) for step in steps),
             actions=tuple(step.action for step in steps),
             **columns,
         )
@@ -221,7 +222,3 @@ def _column(name: str, value: Any) -> Any:
     if name in _FLAGS:
         return np.asarray(value, dtype=np.bool_)
     return np.asarray(value, dtype=np.float64)
-
-
-def _text(observation: Any) -> str:
-    return observation if isinstance(observation, str) else str(observation["text"])

@@ -51,8 +51,8 @@ def advantage(
         buffer: length of the stretch before the limit over which the overlong penalty grows; None for a
             quarter of the limit.
         factor: the penalty of an episode whose responses are all at the limit.
-        eps: added to the deviation.
-        compat: as in `agentgym.algos.grpo.advantage`.
+        eps: constant added to the deviation.
+        compat: choices of public code, as in `agentgym.algos.grpo.advantage`.
 
     Returns:
         (n,) advantages.

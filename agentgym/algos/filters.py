@@ -14,14 +14,14 @@ from agentgym.core.options import check_choice
 from agentgym.core.types import Group
 
 FilterOn: TypeAlias = Literal["return", "won", "accuracy"]
-"""What must differ within a group: the episodes' returns (DAPO), or whether they succeeded (GraphGPO); or the
-share of successes must be neither low nor high (PRIME)."""
+"""Criterion of a group that is trained on: the episodes' returns differ (DAPO), some of them succeed and
+others fail (GraphGPO), or the share of successes is neither low nor high (PRIME)."""
 
 ACCURACY = (0.2, 0.8)
 """Least and greatest share of successes that PRIME keeps."""
 
 SAME = 1e-9
-"""Returns that differ by no more were summed in another order."""
+"""Largest difference of two equal returns: their rewards may have been added in another order."""
 
 
 def varied(
@@ -31,7 +31,7 @@ def varied(
 
     Args:
         batch: the steps.
-        filter_on: what must differ.
+        filter_on: criterion.
         accuracy: least and greatest share of successes, under "accuracy".
 
     Returns:
@@ -63,8 +63,8 @@ def within_accuracy(batch: StepBatch, success: Floats, accuracy: tuple[float, fl
     """
     first, group = batch.step == 0, np.unique(batch.group, return_inverse=True)[1]
     share = np.bincount(group[first], success[first]) / np.maximum(np.bincount(group[first]), 1)
-    kept: Bools = ((share >= accuracy[0]) & (share <= accuracy[1]))[group]
-    return kept
+    within: Bools = ((share >= accuracy[0]) & (share <= accuracy[1]))[group]
+    return within
 
 
 def select(batch: StepBatch, keep: Bools) -> StepBatch:
@@ -83,7 +83,7 @@ def select(batch: StepBatch, keep: Bools) -> StepBatch:
     def part(name: str) -> Any:
         column = getattr(batch, name)
         if isinstance(column, tuple):
-            return tuple(entry for entry, kept in zip(column, keep, strict=True) if kept)
+            return tuple(entry for entry, keeps in zip(column, keep, strict=True) if keeps)
         return None if column is None else column[keep]
 
     return StepBatch(**{field.name: part(field.name) for field in fields(StepBatch)})
@@ -105,9 +105,9 @@ def dynamic_sampling(
     Args:
         generate: plays one round of groups.
         wanted: number of groups to return; surplus is cut off.
-        filter_on: what must differ within a group.
+        filter_on: criterion of a group.
         attempts: rounds played at most.
-        accuracy: as `varies`.
+        accuracy: least and greatest share of successes, under "accuracy".
 
     Returns:
         At most ``wanted`` groups.
@@ -115,13 +115,13 @@ def dynamic_sampling(
     if attempts < 1:
         raise ValueError(f"attempts must be at least 1, not {attempts!r}")
     check_choice("filter_on", filter_on, FilterOn)
-    kept: list[Group] = []
+    chosen: list[Group] = []
     for attempt in range(1, attempts + 1):
         groups = generate()
-        kept += groups if attempt == attempts else [g for g in groups if varies(g, filter_on, accuracy)]
-        if len(kept) >= wanted:
+        chosen += groups if attempt == attempts else [g for g in groups if varies(g, filter_on, accuracy)]
+        if len(chosen) >= wanted:
             break
-    return kept[:wanted]
+    return chosen[:wanted]
 
 
 def varies(group: Group, filter_on: FilterOn = "return", accuracy: tuple[float, float] = ACCURACY) -> bool:
@@ -129,7 +129,7 @@ def varies(group: Group, filter_on: FilterOn = "return", accuracy: tuple[float, 
 
     Args:
         group: the episodes.
-        filter_on: what must differ.
+        filter_on: criterion.
         accuracy: least and greatest share of successes, under "accuracy".
     """
     if filter_on == "accuracy":

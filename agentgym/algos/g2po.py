@@ -38,7 +38,7 @@ OBJECTIVE, TOKEN_OBJECTIVE = gigpo.OBJECTIVE, gigpo.TOKEN_OBJECTIVE
 """GiGPO's, with the ratio of the whole action, and what the public code minimises."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"success_reward": 10.0, **gigpo.VERL_AGENT})
-"""What the authors' public code does."""
+"""Options of the authors' public code."""
 
 
 def advantage(
@@ -58,14 +58,14 @@ def advantage(
 
     Args:
         batch: the steps.
-        gamma: what a step from the end leaves of the episode's worth.
-        weight: of A^NC + A^EC, the paper's w.
-        edge_weight: of A^EC beside A^NC; 0 in the paper's ablation.
-        episode_weight: of A^E.
+        gamma: discount per step of the episode's worth, from its end.
+        weight: weight of A^NC + A^EC, the paper's w.
+        edge_weight: weight of A^EC beside A^NC; 0 in the paper's ablation.
+        episode_weight: weight of A^E.
         std: whether to divide by standard deviations; the public code does on ALFWorld, not on WebShop.
-        success_reward: what follows a success, and 0 any other end; None: what the episode is worth.
-        match: what makes two states one node.
-        threshold: of ``match="similar"`` and ``"embedding"``.
+        success_reward: value after a success, and 0 after any other end; None: the episode's worth.
+        match: criterion by which two states are one node.
+        threshold: least similarity under ``match="similar"`` and ``"embedding"``.
         compat: A^E's statistics and groups of one, and the invalid-action penalty, which R pays except under
             ``invalid_penalty="row"``.
 

@@ -33,11 +33,11 @@ OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean", kl_coeffici
 """Eq. 9: the ratio of the whole action. No bound of clipping is printed; 0.2 is PPO's."""
 
 TOKEN_OBJECTIVE = Objective(kl_coefficient=0.01)
-"""What the public code minimises. A product over hundreds of tokens soon leaves the clipping range: take
-this where responses are long."""
+"""Objective of the public code, with ratios of tokens. Take it where responses are long: a product over
+hundreds of tokens soon leaves the clipping range."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"compat": codes.VERL_AGENT, "match": "text"})
-"""What the authors' public code does."""
+"""Options of the authors' public code."""
 
 
 def advantage(
@@ -56,11 +56,11 @@ def advantage(
     Args:
         batch: the steps.
         gamma: discount per step of the returns that A^S compares.
-        weight: of A^S, the paper's w.
-        episode_weight: of A^E; 0 in the paper's ablation.
+        weight: weight of A^S, the paper's w.
+        episode_weight: weight of A^E; 0 in the paper's ablation.
         std: whether F_norm is the standard deviation.
-        match: what makes two states the same.
-        threshold: of ``match="similar"`` and ``"embedding"``; the public code's search runs use 0.9.
+        match: criterion by which two states are the same.
+        threshold: least similarity under ``"similar"`` and ``"embedding"``; the public search runs use 0.9.
         compat: A^E's statistics and groups of one (A^S of a step alone in its state is 0), and the
             invalid-action penalty.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -23,14 +23,14 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
 
     Args:
         batch: n steps, with ``next_state``.
-        match: as `match_states`.
-        threshold: as `match_states`.
+        match: criterion of equal states, as `match_states` takes it.
+        threshold: least similarity, as `match_states` takes it.
 
     Returns:
         (n,) sources, as `match_states` numbers them up to renaming, and (n,) targets.
 
     Raises:
-        ValueError: as `match_states`, or a next state is missing.
+        ValueError: an error of `match_states`, or a missing next state.
     """
     check_known("next_state", batch.next_state)
     source = match_states(batch, match, threshold=threshold)
@@ -40,7 +40,7 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
     if match == "state":
         return exact[:n], exact[n:]
     known = np.full(2 * n, -1, dtype=np.int64)
-    known[exact[:n][::-1]] = source[::-1]  # of rows that share a state the first one's number stays
+    known[exact[:n][::-1]] = source[::-1]  # rows that share a state take the first one's number
     arrived = known[exact[n:]]
     target = np.where(arrived >= 0, arrived, n + exact[n:])
     inside = ~segment_ends(batch.trajectory)
@@ -48,36 +48,8 @@ def match_edges(batch: StepBatch, match: Match = "state", *, threshold: float = 
     return source, target
 
 
-class GraphSize(NamedTuple):
-    """How large the graphs of a batch are, over all groups."""
-
-    nodes: int
-    """States, SUCCESS of each group that has one included."""
-    edges: int
-    """Distinct pairs of nodes with a step from one to the other."""
-    steps: int
-
-
-def graph_size(batch: StepBatch, match: Match = "state", *, threshold: float = 0.95) -> GraphSize:
-    """Return the size of a batch's graphs; arguments and errors as `match_edges`.
-
-    Example:
-        >>> batch = StepBatch.of(group=[0] * 3, trajectory=[0, 0, 1], state="aba", next_state="b!b",
-        ...                      reward=[0, 1, 0])
-        >>> graph_size(batch)
-        GraphSize(nodes=3, edges=2, steps=3)
-    """
-    source, target = match_edges(batch, match, threshold=threshold)
-    success = _successes(batch)
-    groups = joint(batch.group)
-    arrived = np.where(success, -1 - groups, target)
-    nodes = np.unique(np.concatenate([source, arrived]))
-    edges = np.unique(np.stack([source, arrived]), axis=1).shape[1]
-    return GraphSize(len(nodes), edges, len(batch))
-
-
 StepCosts: TypeAlias = Literal["unit", "environment"]
-"""What a step costs: 1, or what the environment says of it (`StepBatch.cost`)."""
+"""Cost of a step: 1, or the environment's (`StepBatch.cost`)."""
 
 
 def step_costs(batch: StepBatch, costs: StepCosts = "unit", cost: Floats | None = None) -> Floats:
@@ -88,7 +60,7 @@ def step_costs(batch: StepBatch, costs: StepCosts = "unit", cost: Floats | None 
 
     Args:
         batch: the steps; ``cost`` too under ``"environment"``.
-        costs: who says what a step costs.
+        costs: source of a step's cost.
         cost: (n,) costs that are taken as they are instead.
 
     Raises:

@@ -41,7 +41,7 @@ OBJECTIVE, TOKEN_OBJECTIVE = gigpo.OBJECTIVE, gigpo.TOKEN_OBJECTIVE
 """Eq. 9, which is GiGPO's, and what the public code minimises."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"convention": "reference", **gigpo.VERL_AGENT})
-"""What the authors' public code does."""
+"""Options of the authors' public code."""
 
 
 def advantage(
@@ -64,7 +64,7 @@ def advantage(
 
     Args:
         batch: the steps; ``actions`` too for ``edges="unique"``.
-        omega: what a unit of distance leaves of the reward, in (0, 1]: ALFWorld .1, WebShop .2, Sokoban .8.
+        omega: share of the reward left per unit of distance, (0, 1]: ALFWorld .1, WebShop .2, Sokoban .8.
         success_reward: r_succ.
         costs: whether every step costs 1, or what the environment says, such as that of its tool calls
             (``info["step_cost"]``).
@@ -74,8 +74,8 @@ def advantage(
         std: whether to divide by standard deviations.
         convention: whether R counts the step's own cost.
         edges: whether every step is a member of its state's statistics, or each distinct edge.
-        match: what makes two states one node.
-        threshold: of ``match="similar"`` and ``"embedding"``.
+        match: criterion by which two states are one node.
+        threshold: least similarity under ``match="similar"`` and ``"embedding"``.
         compat: A^E's statistics and groups of one, and the invalid-action penalty: with
             ``invalid_penalty="row"`` R has it too.
 

@@ -28,7 +28,7 @@ OBJECTIVE = Objective(aggregation="seq-mean-token-mean", kl_coefficient=0.01)
 """Eq. 3: each response's mean, with k3; 0.01 is what published runs on agents' tasks use, the paper 0.04."""
 
 DR_GRPO_OBJECTIVE = Objective(aggregation="seq-mean-token-sum")
-"""Without division by the response's length, and without a reference."""
+"""Objective of Dr. GRPO: no division by the response's length, no reference model."""
 
 DR_GRPO: Mapping[str, Any] = MappingProxyType({"std": False})
 """Dr. GRPO's advantage; its objective sums tokens instead of averaging them."""
@@ -46,7 +46,7 @@ def advantage(
     Args:
         batch: the steps.
         std: whether to divide by the deviation; False for Dr. GRPO.
-        eps: added to the deviation.
+        eps: constant added to the deviation.
         compat: statistics, groups of one, and the invalid-action penalty.
 
     Returns:

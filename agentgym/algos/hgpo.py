@@ -30,10 +30,10 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.core.options import NOT_NEGATIVE, POSITIVE_UNIT
 
 OBJECTIVE = gigpo.TOKEN_OBJECTIVE
-"""That of the public code."""
+"""Objective of the public code."""
 
 VERL_AGENT: Mapping[str, Any] = gigpo.VERL_AGENT
-"""What the authors' public code does."""
+"""Options of the authors' public code."""
 
 
 def advantage(
@@ -54,11 +54,11 @@ def advantage(
         batch: the steps.
         gamma: discount per step.
         history: K, how many earlier states a group may ask for.
-        alpha: how much longer histories weigh; 0 weighs all alike.
+        alpha: exponent of a history's length in its weight; 0 weighs all alike.
         std: whether to divide by the standard deviation (the paper's WebShop runs do not).
         base_group: whether to add the episode's advantage as level 0.
-        match: what makes two states the same.
-        threshold: of ``match="similar"`` and ``"embedding"``.
+        match: criterion by which two states are the same.
+        threshold: least similarity under ``match="similar"`` and ``"embedding"``.
         compat: level 0's statistics and groups of one, and the invalid-action penalty.
 
     Returns:
@@ -77,9 +77,9 @@ def advantage(
         centred = episode_relative(batch, std=False, compat=compat)
         levels.append((0, episode_relative(batch, std=std, compat=compat), centred))
     rounding = 1e-12 * max(np.abs(returns).max(initial=0.0), np.abs(batch.outcome).max(initial=0.0))
-    kept = [((k + 1) ** alpha * ((np.abs(centred) > rounding) & (a != 0)), a) for k, a, centred in levels]
-    total = sum((weight * a for weight, a in kept), np.zeros(len(batch)))
-    return total / (sum((weight for weight, _ in kept), np.zeros(len(batch))) + EPS)
+    weighted = [((k + 1) ** alpha * ((np.abs(centred) > rounding) & (a != 0)), a) for k, a, centred in levels]
+    total = sum((weight * a for weight, a in weighted), np.zeros(len(batch)))
+    return total / (sum((weight for weight, _ in weighted), np.zeros(len(batch))) + EPS)
 
 
 def _histories(batch: StepBatch, state: Ints, history: int) -> list[Ints]:

@@ -36,12 +36,12 @@ OBJECTIVE = Objective(ratio="step_product", aggregation="step-mean")
 """Eq. 6: the ratio of the whole action. No bound of clipping is printed; no divergence from a reference."""
 
 IStarCredit: TypeAlias = Literal["step", "token", "merged"]
-"""What A^S compares: steps (the paper); tokens, or outcome and step reward added up (its ablations)."""
+"""Unit that A^S compares: steps (the paper); tokens, or outcome and step reward added up (its ablations)."""
 
 
 @dataclass(frozen=True, slots=True)
 class IStarOrder:
-    """Where process rewards come from, and when; `agentgym.training.reward_model` reads it."""
+    """Where process rewards come from, and when; `agentgym.training.stages.reward_model` reads it."""
 
     prm_reward: Literal["before", "after"] = "before"
     """Whether phi rewards before it is updated (Algorithm 1, public code) or after (the introduction)."""
@@ -88,12 +88,12 @@ def advantage(
             for ``credit="token"`` (T,) rewards of tokens.
         alpha: weight of A^S; under ``"merged"``, of the step's reward beside the outcome.
         std: whether to divide by standard deviations.
-        credit: what A^S compares.
-        base: whose outcome advantage A^E is; merged rewards have none.
+        credit: unit that A^S compares.
+        base: algorithm whose outcome advantage A^E is; merged rewards have none.
         episode: (n,) A^E itself, in its place.
         floor: process rewards of a group that all lie this close to their mean are noise.
-        max_tokens: of DAPO's overlong penalty.
-        compat: of A^E.
+        max_tokens: limit of DAPO's overlong penalty.
+        compat: choices of public code for A^E.
 
     Returns:
         (n,) advantages, (T,) for ``credit="token"``.
@@ -130,7 +130,7 @@ ALGORITHM = Algorithm(
     advantage=advantage,
     objective=OBJECTIVE,
     credit="step",
-    stages="agentgym.training.reward_model:ISTAR",
+    stages="agentgym.training.stages.reward_model:ISTAR",
     stage_options=IStarOrder(),
     follows={"max_tokens": "prompting.max_tokens"},
     reward_model=True,

@@ -171,13 +171,13 @@ def policy_loss(
     """Clipped surrogate of the objective's ratios, averaged as it says.
 
     Args:
-        log_probs: of the policy, (n, L) or (T,).
-        old_log_probs: of the policy that updates start from, same shape.
+        log_probs: log-probabilities under the policy, (n, L) or (T,).
+        old_log_probs: log-probabilities under the policy that updates start from, same shape.
         advantages: (n,) of steps, or same shape as ``log_probs``; ratios of steps need (n,).
-        layout: which tokens count.
+        layout: layout of the tokens that count.
         objective: its options.
-        credit: what has an advantage; needed where the shape can mean both.
-        weights: of the terms (default: ``layout.weights(objective.aggregation)``).
+        credit: unit that has an advantage; needed where the shape can mean both.
+        weights: weights of the terms (default: ``layout.weights(objective.aggregation)``).
 
     Returns:
         The loss, and what a log shows.
@@ -214,7 +214,7 @@ def unit_log_ratio(
     Args:
         log_probs: (c,) of the counted tokens.
         old_log_probs: (c,).
-        layout: which response they belong to.
+        layout: layout of the tokens in responses.
         objective: its options.
 
     Returns:
@@ -245,10 +245,10 @@ def importance_weights(
     (Espeholt et al., 2018, arXiv:1802.01561).
 
     Args:
-        old_log_probs: of the policy that updates start from, (n, L) or (T,).
-        rollout_log_probs: of the policy that sampled, same shape.
-        layout: which tokens count.
-        objective: whose ratios are compared.
+        old_log_probs: log-probabilities under the policy that updates start from, (n, L) or (T,).
+        rollout_log_probs: log-probabilities under the policy that sampled, same shape.
+        layout: layout of the tokens that count.
+        objective: objective whose ratios are compared.
         cap: the largest weight.
 
     Returns:
@@ -293,7 +293,7 @@ def kl_terms(log_probs: Tensor, ref_log_probs: Tensor, estimator: KL) -> Tensor:
     Args:
         log_probs: any shape, of tokens that the policy sampled.
         ref_log_probs: same shape.
-        estimator: which.
+        estimator: name of the estimator.
     """
     check_choice("kl", estimator, KL)
     difference = (ref_log_probs - log_probs).clamp(-20.0, 20.0)
@@ -319,7 +319,7 @@ def kl_loss(
     Args:
         log_probs: (n, L) or (T,).
         ref_log_probs: same shape.
-        layout: which tokens count.
+        layout: layout of the tokens that count.
         objective: estimator and averaging.
         weights: (c,) of the tokens (default: the layout's).
     """
@@ -354,7 +354,7 @@ def value_loss(
         old_values: same shape, at sampling time; read only with ``clip``.
         returns: same shape.
         mask: same shape, 1 at the entries that count; all by default.
-        clip: how far values may move; None for no bound.
+        clip: largest change of a value; None for no bound.
 
     Raises:
         ValueError: a shape is wrong, or the bound is negative.

@@ -29,8 +29,8 @@ def match_states(batch: StepBatch, match: Match = "state", *, threshold: float =
 
     Args:
         batch: the steps; ``texts`` or ``embeddings`` where the match needs them.
-        match: what makes two states the same.
-        threshold: how alike ``"similar"`` and ``"embedding"`` ask observations to be, in (0, 1].
+        match: criterion by which two states are the same.
+        threshold: least similarity of observations under ``"similar"`` and ``"embedding"``, in (0, 1].
 
     Returns:
         (n,) numbers from 0.

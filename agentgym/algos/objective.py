@@ -8,16 +8,16 @@ from typing import Annotated, Literal, TypeAlias
 from agentgym.core.options import Bounds, NonNegativeFloat, check_fields
 
 Ratio: TypeAlias = Literal["token", "step_product", "step_geomean", "sequence", "likelihood"]
-"""Whose probabilities are compared: each token's; a step's, the product of its tokens' (the ratio of the
-whole action); their geometric mean (StepPO); GSPO's, the geometric mean on every token; or none, where terms
-are log-likelihoods of tokens (behaviour cloning)."""
+"""Unit of a probability ratio: a token; a step, as the product of its tokens' ratios (the ratio of the whole
+action) or as their geometric mean (StepPO); a response's geometric mean on each of its tokens (GSPO); or
+none, where terms are log-likelihoods of tokens (behaviour cloning)."""
 
 Aggregation: TypeAlias = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "step-mean", "trajectory-mean"
 ]
-"""What the terms are averaged over. For ratios of tokens: all tokens alike; each response's mean, or its sum,
-then over responses that have tokens. For ratios of steps: all steps alike; each trajectory's mean, then
-over trajectories."""
+"""Average of the terms. Ratios of tokens: over all tokens; or each response's mean, or its sum, then over
+responses that have tokens. Ratios of steps: over all steps; or each trajectory's mean, then over
+trajectories."""
 
 KL: TypeAlias = Literal["k1", "k2", "k3"]
 """Estimators of the divergence from a reference: ``-d``, ``d^2 / 2``, ``exp(d) - d - 1``."""
@@ -42,7 +42,7 @@ class Objective:
     clip_high: NonNegativeFloat = 0.2
     """The ratio is clipped at 1 + clip_high."""
     dual_clip: Annotated[float | None, Bounds(1, open_below=True)] = None
-    """Where the advantage A is negative, the loss is at most ``-A dual_clip``; None for no bound."""
+    """Factor of the loss's bound ``-A dual_clip`` where the advantage A is negative; None for no bound."""
     kl: KL = "k3"
     kl_coefficient: NonNegativeFloat = 0.0
     """Weight of the divergence from the reference; 0 for no reference."""

@@ -14,7 +14,7 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.core.options import check_choice
 
 OutcomeBase: TypeAlias = Literal["grpo", "rloo", "reinforce_pp", "dapo"]
-"""Whose advantage an outcome has."""
+"""Algorithm whose advantage of outcomes is taken."""
 
 
 def outcome_advantage(
@@ -30,12 +30,12 @@ def outcome_advantage(
 
     Args:
         batch: the steps; with ``tokens`` for REINFORCE++ and DAPO.
-        base: whose. REINFORCE++'s is undiscounted, so that the tokens of a step have the same, up to the
+        base: the algorithm. REINFORCE++ is undiscounted, so that a step's tokens have the same, up to the
             rounding of sums: the step has its first token's; 0 without any.
         std: whether GRPO divides by standard deviations.
-        max_tokens: of DAPO's overlong penalty.
+        max_tokens: limit of DAPO's overlong penalty.
         compat: statistics, groups of one, and the invalid-action penalty.
-        unit: what has an advantage.
+        unit: unit that has an advantage.
     """
     check_choice("base", base, OutcomeBase)
     if base == "reinforce_pp":

@@ -29,7 +29,7 @@ OBJECTIVE = Objective(kl_coefficient=0.01)
 """Eq. 7 with the paper's epsilon; the divergence is of published runs on agents' tasks."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row", "truncation": "zero"})
-"""What verl-agent does."""
+"""Options of verl-agent."""
 
 
 def advantage(
@@ -56,8 +56,8 @@ def advantage(
         gamma: discount per token.
         lam: mixing weight.
         whiten: whether to shift and scale over the batch's tokens.
-        sequence: what the recursion runs over.
-        truncation: what follows a truncated episode: ``next_values``, or 0. (A row that is not its
+        sequence: horizon of the recursion.
+        truncation: value after a truncated episode: ``next_values``, or 0. (A row that is not its
             trajectory's last is followed by 0.)
         penalty: the invalid-action penalty.
 
@@ -91,7 +91,7 @@ ALGORITHM = Algorithm(
     credit="token",
     unit="token",
     baseline="batch",
-    stages="agentgym.training.stages:TOKEN_CRITIC",
+    stages="agentgym.training.stages.outcome:TOKEN_CRITIC",
     critic="token",
     page="ppo",
 )

@@ -54,8 +54,8 @@ def advantage(
         beta: scale of the token rewards.
         process_weight: c_p.
         outcome_weight: c_o.
-        sequence: what one answer is.
-        singleton: what an answer alone with its prompt gets.
+        sequence: tokens of one answer: a trajectory's or a row's.
+        singleton: value of an answer alone with its prompt.
 
     Returns:
         (T,) whitened advantages, 0 on masked tokens.
@@ -130,7 +130,7 @@ ALGORITHM = Algorithm(
     objective=OBJECTIVE,
     credit="token",
     unit="token",
-    stages="agentgym.training.reward_model:PRIME",
+    stages="agentgym.training.stages.reward_model:PRIME",
     reward_model=True,
     binary=True,
     scored_by_reference=True,

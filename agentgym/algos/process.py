@@ -16,7 +16,7 @@ from agentgym.algos.loss import TokenLayout
 from agentgym.core.options import check_choice
 
 Pooling: TypeAlias = Literal["sum", "mean"]
-"""How a trajectory's steps are pooled: their sum (iStar Eq. 2), or their mean (its public code)."""
+"""Pooling of a trajectory's step rewards: their sum (iStar Eq. 2), or their mean (its public code)."""
 
 
 def implicit_rewards(
@@ -27,7 +27,7 @@ def implicit_rewards(
     Args:
         log_probs: (n, L) or (T,) under the reward model.
         ref_log_probs: same shape, under what it is compared with: iStar's old policy, PRIME's reference.
-        layout: which tokens count.
+        layout: layout of the tokens that count.
         beta: scale.
 
     Returns:
@@ -42,7 +42,7 @@ def pool(step_rewards: Tensor, trajectory: Tensor, pooling: Pooling = "sum") -> 
     Args:
         step_rewards: (n,).
         trajectory: (n,) trajectory of each step, any numbers.
-        pooling: how.
+        pooling: sum or mean.
 
     Returns:
         (m,) in ascending order of the numbers.

@@ -6,7 +6,8 @@
 Tokens are those of a trajectory's responses, all its steps chained; masked tokens lie outside the recursion,
 which carries a return over them unchanged (older public code reset it there). In the baseline form long
 responses weigh more in the batch's mean and variance, since each token counts.
-verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, with the whole episode's outcome.
+verl-agent (`VERL_AGENT`) takes each step row for an episode of its own, with the whole episode's outcome;
+StepPO's public code (``sequence="step"``) with the step's own reward alone.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OBJECTIVE = Objective(kl_coefficient=0.01)
 """PPO's surrogate. The paper puts the divergence into the rewards of tokens: pass those as ``rewards``."""
 
 VERL_AGENT: Mapping[str, Any] = MappingProxyType({"sequence": "row"})
-"""What verl-agent does; the baseline form takes `agentgym.algos.compat.VERL_AGENT`."""
+"""Options of verl-agent; the baseline form takes `agentgym.algos.compat.VERL_AGENT`."""
 
 
 def advantage(
@@ -50,7 +51,7 @@ def advantage(
         mask: (T,) the tokens that count; all by default.
         gamma: discount per token; StepPO's comparison runs use 0.99.
         whiten: False for the returns themselves.
-        sequence: what a return runs over.
+        sequence: horizon of a return.
         penalty: the invalid-action penalty.
 
     Returns:
@@ -78,7 +79,7 @@ def baseline_advantage(
         batch: the steps; ``tokens`` counts their responses.
         mask: (T,) the tokens that count; all by default.
         whiten: False for the differences themselves.
-        compat: what the group's mean counts once, groups of one, and the invalid-action penalty.
+        compat: unit of the group's mean, groups of one, and the invalid-action penalty.
 
     Returns:
         (T,) packed in the order of the steps; 0 on masked tokens.

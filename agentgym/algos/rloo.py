@@ -28,7 +28,7 @@ def advantage(batch: StepBatch, *, compat: Compat = PAPER) -> Floats:
 
     Args:
         batch: the steps.
-        compat: what N and the mean count once, groups of one, and the invalid-action penalty.
+        compat: unit of N and the mean, groups of one, and the invalid-action penalty.
 
     Returns:
         (n,) advantages; exactly 0 where all outcomes of a group are equal.

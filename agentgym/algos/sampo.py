@@ -19,7 +19,7 @@ __all__ = ["ALGORITHM", "OBJECTIVE", "VERL_AGENT", "advantage"]
 OBJECTIVE = Objective(
     ratio="sequence", aggregation="seq-mean-token-mean", clip_low=3e-3, clip_high=4e-3, kl_coefficient=0.01
 )
-"""Of the authors' scripts of ALFWorld and WebShop."""
+"""Objective of the authors' scripts for ALFWorld and WebShop."""
 
 
 ALGORITHM = Algorithm(

@@ -10,9 +10,8 @@ without an update, K = 0 stops there. t is the state's depth in its trajectory, 
 the public code counts finished trajectories of the run, and never calls its own rollout. Eqs. 1-4 are as its
 README and core module give them.
 
-`agentgym.algos.state_score` computes S, K and R, with their options; `agentgym.training.branching.collector`
-plays the rollouts. The samples of one expansion are compared with each other (`StepBatch.expansion`), and
-with nobody else.
+`agentgym.algos.state_score` computes S, K and R, with their options; `agentgym.training.stages.branching`
+plays the rollouts. The samples of one expansion are compared with each other alone (`StepBatch.expansion`).
 
 With the published constants K is 0, 1 or 8 for every t >= 2: p is at least 0.1 where S is between 0 and 1,
 so S is at most 2^-5. Any alpha above 30 gives the same K there; `shares` warns of it.
@@ -60,9 +59,9 @@ def advantage(
         batch: n steps. Where ``batch.expansion`` says which expansion they are samples of, a state that was
             expanded twice is two groups: its score and the policy were others each time.
         std: whether to divide by the group's unbiased deviation.
-        match: what makes two states the same, where expansions are not known. In training, what visits are
-            counted by: "state" or "text".
-        threshold: of "similar" and "embedding".
+        match: criterion by which two states are the same, where expansions are not known. In training,
+            visits are counted by it: "state" or "text".
+        threshold: least similarity under "similar" and "embedding".
 
     Returns:
         (n,) exactly 0 for an action without a sibling, and where all of a state's are alike.
@@ -81,7 +80,7 @@ ALGORITHM = Algorithm(
     objective=OBJECTIVE,
     credit="step",
     states=True,
-    stages="agentgym.training.branching.collector:STAGES",
+    stages="agentgym.training.stages.branching.collector:STAGES",
     stage_options=Allotment(),
     snapshot=True,
     page="spo3",

@@ -14,16 +14,16 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.core.options import UNIT_INTERVAL, Bounds, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 Schedule: TypeAlias = Literal["depth", "visits", "global"]
-"""What lambda grows with."""
+"""Time t of a state's score."""
 
 VisitScope: TypeAlias = Literal["task", "all"]
-"""Whose visits a state has."""
+"""Trajectories that count as visits of a state."""
 
 Frontier: TypeAlias = Literal["distinct", "all"]
-"""Which states a tree goes on with."""
+"""States from which a tree goes on."""
 
 Lifetime: TypeAlias = Literal["run", "tree"]
-"""How long visits are remembered."""
+"""Lifetime of the counts of visits."""
 
 
 def score(
@@ -40,8 +40,8 @@ def score(
     Args:
         successes: N_succ, finished trajectories through the state that succeeded.
         total: N_tot, finished trajectories through the state.
-        t: the schedule's time, at least 1: depth, or whatever else is to count.
-        alpha: how fast a state that succeeds loses interest.
+        t: the schedule's time, at least 1: depth, visits, or finished trajectories.
+        alpha: rate at which the score of a state that succeeds falls.
         xi: failures before a state may be given up.
         zeta: rate of success at or below which it then is.
 
@@ -106,39 +106,39 @@ class Allotment:
     """
 
     alpha: NonNegativeFloat = 50.0
-    """How fast a state that succeeds loses interest."""
+    """Rate at which the score of a state that succeeds falls."""
     xi: PositiveInt = 10
-    """Failures before a state may be given up."""
+    """Failures after which a state may be given up."""
     zeta: Annotated[float, UNIT_INTERVAL] = 0.1
-    """Rate of success at or below which it then is."""
+    """Success rate at or below which such a state is given up."""
     largest: PositiveInt = 8
-    """Most samples of a state, G_max."""
+    """Largest number of samples of a state, G_max."""
     decay: NonNegativeFloat = 0.1
-    """Of the weight w in the visits N_tot."""
+    """Rate at which the weight w falls with the visits N_tot."""
     fixed_weight: Annotated[float, Bounds(0, 0.5)] | None = None
     """w of every state, whatever its visits; None for ``exp(-decay N_tot) / 2``."""
     schedule: Schedule = "depth"
-    """What lambda grows with: the state's depth in its trajectory, from 1 (Appendix C.4, A.4); the finished
-    trajectories through it ("visits", neither the paper's rule nor its code's); or 1 and the finished ones of
-    the run, one counter for all states ("global", public code)."""
+    """Time t of a state's score: the state's depth in its trajectory, from 1 (Appendix C.4, A.4); the
+    finished trajectories through it ("visits", neither the paper's rule nor its code's); or 1 and the
+    finished ones of the run, one counter for all states ("global", public code)."""
     scope: VisitScope = "task"
-    """Whose visits a state has: those of its task, or those of all tasks in which an observation has the same
-    text ("all", public code; needs ``match="text"``)."""
+    """Trajectories that count as visits of a state: its task's, or those of all tasks in which an observation
+    has the same text ("all", public code; needs ``match="text"``)."""
     budget: NonNegativeInt = 0
     """Samples that a tree may take; 0 for as many as a group of whole episodes may have steps."""
     repeats: PositiveInt = 1
     """Trees of a task, one after the other, before the next task takes its place. S tells the states apart
     that earlier trees have passed; with one tree a task it is 1 nearly everywhere until tasks come again."""
     frontier: Frontier = "distinct"
-    """Which of the states reached are followed or wait on the frontier: those that the tree has not been in
-    ("distinct"), or all."""
+    """States from which a tree goes on, now or later: those that are new to the tree ("distinct"), or all
+    that it reaches."""
     backtracking: bool = True
     """Whether a tree goes on with the states that wait where its own branch ends; otherwise it ends there."""
     batches: NonNegativeInt = 0
-    """Whole trees in each place, on average, after which a run ends: a batch is a tree in every place. 0: it
-    ends with its iterations alone."""
+    """Number of whole trees in each place, on average, after which a run ends: a batch is a tree in every
+    place. 0: the run ends with its iterations alone."""
     counts: Lifetime = "run"
-    """How long visits are remembered: over the run, or within a tree."""
+    """Lifetime of the counts of visits: the run, or a tree."""
     fixed: NonNegativeInt = 0
     """Samples of every state, whatever its score; 0 for ``ceil(largest S)``."""
     state_score: bool = True

@@ -35,7 +35,7 @@ OBJECTIVE: Final = Objective(ratio="step_geomean", aggregation="trajectory-mean"
 PUBLIC_OBJECTIVE: Final = Objective(
     ratio="step_geomean", aggregation="step-mean", clip_low=3e-4, clip_high=4e-4, kl_coefficient=0.001
 )
-"""What the authors' public code minimises."""
+"""Objective of the authors' public code."""
 
 TOKEN_RATIO: Final = Objective(kl_coefficient=0.001)
 """The ablation without the step's ratio."""
@@ -57,7 +57,7 @@ def advantage(
         gamma: discount per step.
         lam: mixing weight.
         whiten: whether to shift and scale to mean 0 and variance 1 over all steps.
-        truncation: what follows a truncated episode.
+        truncation: value after a truncated episode.
         penalty: the invalid-action penalty, taken off the step's reward.
 
     Returns:
@@ -127,12 +127,12 @@ ALGORITHM = Algorithm(
     objective=OBJECTIVE,
     credit="step",
     baseline="batch",
-    stages="agentgym.training.stages:STEP_CRITIC",
+    stages="agentgym.training.stages.outcome:STEP_CRITIC",
     critic="step",
     page="steppo",
 )
 
-_STAGES = "agentgym.training.stages:SHARED_TOKENS"
+_STAGES = "agentgym.training.stages.outcome:SHARED_TOKENS"
 WITHOUT_STEP_GAE = replace(
     ALGORITHM, title="StepPO without step GAE", advantage=without_step_gae, stages=_STAGES, critic="token"
 )

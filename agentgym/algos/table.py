@@ -67,7 +67,7 @@ def trainable(name: str) -> Algorithm:
     """Return an algorithm that the trainer has everything for.
 
     Args:
-        name: as `find_algorithm` takes it.
+        name: name of the algorithm, as `find_algorithm` takes it.
 
     Raises:
         UsageError: there is none of that name, or it names no stages.

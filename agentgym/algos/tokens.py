@@ -12,9 +12,10 @@ from agentgym.algos.batch import StepBatch
 from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.core.options import check_choice
 
-SequenceOf: TypeAlias = Literal["trajectory", "row"]
-"""What a token's return runs over: the responses of the whole trajectory, chained, with each step's reward on
-its last token; or (verl-agent) its own response, which receives the whole episode's outcome."""
+SequenceOf: TypeAlias = Literal["trajectory", "row", "step"]
+"""Horizon of a token's return: the responses of the whole trajectory, chained, with each step's reward on its
+last token; or its own response, which receives the whole episode's outcome (``row``, verl-agent) or its own
+step's reward alone (``step``, AgentR1/StepPO's REINFORCE++)."""
 
 Unit: TypeAlias = Literal["step", "token"]
 """Unit that a column has an entry for: each of n steps, or each of their T response tokens."""
@@ -132,7 +133,7 @@ class Chain:
             (c,).
         """
         batch, chain = self.batch, self.sequence == "trajectory"
-        earned = batch.reward if chain else batch.outcome
+        earned = batch.outcome if self.sequence == "row" else batch.reward
         earned = earned - np.where(batch.valid, 0.0, penalty)
         step = np.arange(len(batch))
         owner = np.maximum.accumulate(np.where(self.counts > 0, step, -1))  # last step that has tokens
@@ -164,7 +165,7 @@ def pad(x: npt.NDArray[Scalar], lengths: Ints, fill: Any = 0) -> npt.NDArray[Sca
     Args:
         x: (T,).
         lengths: (n,) number of tokens of each row.
-        fill: what the rest holds.
+        fill: value of the other places.
 
     Returns:
         (n, L), L the longest row.
@@ -201,7 +202,7 @@ class Batch:
     trajectory: Ints
     """(n,) episode of each step."""
     credit: Unit
-    """What has an advantage."""
+    """Unit that has an advantage."""
     advantages: Floats
     """(n,) of steps, or (T,) of tokens, as ``credit`` says."""
     old_log_probs: Floats
@@ -217,7 +218,7 @@ class Batch:
     stale: Bools | None = None
     """(T,) which tokens older weights than the learner's have sampled; None for none."""
     valued: Unit | None = None
-    """What has a value and a return; needed where there are any."""
+    """Unit that has a value and a return; None without a critic."""
     values: Floats | None = None
     """(n,) or (T,) of the critic, at sampling time."""
     returns: Floats | None = None
@@ -245,9 +246,9 @@ class Batch:
         """Join steps, their advantages and columns of their tokens.
 
         Args:
-            steps: with ``tokens``.
+            steps: n steps with ``tokens``.
             advantages: (n,) or (T,).
-            credit: which of the two.
+            credit: unit of the advantages.
             **columns: further fields; ``old_log_probs`` is needed.
         """
         lengths, trajectory = token_counts(steps), steps.trajectory
@@ -292,7 +293,7 @@ class Batch:
 
         Args:
             name: the column; a column of steps is spread over their tokens.
-            fill: what the rest holds.
+            fill: value of the other places.
 
         Raises:
             ValueError: the batch does not have it.

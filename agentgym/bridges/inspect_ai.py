@@ -87,7 +87,7 @@ def _tool(tool: Tool, env: AgentEnv[Any]) -> Any:
 
 
 def _step(env: AgentEnv[Any], action: str) -> str:
-    """Play an action in the current sample's environment; return what is observed."""
+    """Play an action in the current sample's environment; return the observation."""
     saved = store().get(STORE)
     if saved["over"]:
         raise ToolError("The episode has ended.")
@@ -142,7 +142,7 @@ def _register(name: str, env_id: str) -> Callable[..., Any]:
         )
 
     made: Callable[..., Any] = task(name=name)(make)
-    # in an editable install, whose files inspect_ai takes for no package's, the name lacks the package
+    # inspect_ai adds no package to the name in an editable install, whose files it takes for no package's
     return made if registry_info(made).name != name else task(name=f"agentgym/{name}")(make)
 
 
@@ -151,4 +151,4 @@ TASKS = {
     for env_id in ENVIRONMENTS
     if not (name := env_id.removeprefix("agentgym/").removesuffix("-v0").lower()).startswith("visual")
 }
-"""By name, for ``inspect eval agentgym/NAME``. Environments that show pictures are left out."""
+"""Tasks by name, for ``inspect eval agentgym/NAME``. Environments that show pictures are left out."""

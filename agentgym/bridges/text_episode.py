@@ -11,6 +11,7 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.core.arrays import Floats, Ints
+from agentgym.core.episodes import taken_step
 from agentgym.core.options import check_options
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.types import Completion, Request, Step
@@ -26,12 +27,12 @@ class TextEpisode:
     """An episode of an environment: token ids of prompts out, responses in, a plain record a step."""
 
     records: list[dict[str, Any]]
-    """Of each step so far; once the episode is over, their ``won`` is its outcome."""
+    """Record of each step so far; once the episode is over, their ``won`` is its outcome."""
     info: dict[str, Any]
     over: bool
 
     def __init__(self, env: AgentEnv[Any], builder: PromptBuilder):
-        """Bind an environment that nothing else plays, and what makes prompts and reads responses."""
+        """Bind an environment that nothing else plays, and the builder of prompts."""
         if not isinstance(env.observation_space, UnicodeText):
             raise UsageError(
                 f"{type(env).__name__} shows pictures, which are not passed on: choose one of text"
@@ -54,20 +55,9 @@ class TextEpisode:
     def play(self, response: str) -> dict[str, Any]:
         """Play the action that a response states; return the step's record."""
         action, seen, before = self._builder.read(response, self._request()), self._observation, self.info
-        self._observation, reward, terminated, truncated, self.info = self._env.step(action)
-        step = Step(
-            observation=seen,
-            state_hash=before["state_hash"],
-            admissible_actions=before["admissible_actions"],
-            completion=Completion(action, text=response),
-            reward=reward,
-            next_state_hash=self.info["state_hash"],
-            valid=self.info["action_is_valid"],
-            terminated=terminated,
-            truncated=truncated,
-            progress=float(self.info["progress"] - before["progress"]),
-            cost=float(self.info.get("step_cost", 1.0)),
-        )
+        outcome = self._env.step(action)
+        self._observation, _, terminated, truncated, self.info = outcome
+        step = taken_step(seen, before, Completion(action, text=response), outcome)
         names = ("state_hash", "next_state_hash", "action", *_COLUMNS[:-1])
         record = {name: getattr(step, name) for name in names} | {"index": len(self.records), "won": False}
         self.records.append(record | {"text": seen})

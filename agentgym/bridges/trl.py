@@ -35,22 +35,22 @@ class ToolEnvironment:
     """An environment with its suite's tools as methods. Reward functions can read its attributes."""
 
     info: dict[str, Any]
-    """Of the last step, as Gymnasium's ``info``: ``won``, ``score``, ``state_hash``, ..."""
+    """Info of the last step, as Gymnasium's ``info``: ``won``, ``score``, ``state_hash``, ..."""
     rewards: list[float]
-    """Of each step so far."""
+    """Reward of each step so far."""
     terminated: bool
     truncated: bool
 
     _template: Template
     _lock: Lock
-    """Of the world that instances share: the asynchronous trainer calls tools in threads."""
+    """Lock of the world that instances share: the asynchronous trainer calls tools in threads."""
 
     def __init__(self, env: AgentEnv[Any]):
         """Bind an environment, which has no episode yet."""
         self._env = env
 
     def reset(self, *, task: str | None = None, seed: int | None = None, **row: Any) -> Any:
-        """Start the episode of a row; return what ends the prompt: instructions and what is seen."""
+        """Start the episode of a row; return the end of the prompt: instructions and observation."""
         if task is None and seed is None:
             raise UsageError(
                 "the rows of the dataset name no task: give them a column 'task' or 'seed', as "
@@ -67,7 +67,7 @@ class ToolEnvironment:
         return float(sum(self.rewards))
 
     def _play(self, action: str) -> Any:
-        """Play the action of a call; return what is seen then."""
+        """Play the action of a call; return the observation."""
         if self.terminated or self.truncated:
             raise ValueError("Game over")
         with self._lock:
@@ -97,8 +97,8 @@ class EnvironmentFactory:
 
         Args:
             env_id: its id.
-            wording: tells observations (`agentgym.prompts.wordings`); empty for the suite's own.
-            **options: of its constructor, ``split`` among them.
+            wording: wording of observations (`agentgym.prompts.wordings`); empty for the suite's own.
+            **options: options of its constructor, ``split`` among them.
 
         Raises:
             UsageError: unknown id.
@@ -108,14 +108,14 @@ class EnvironmentFactory:
 
     def __call__(self) -> ToolEnvironment:
         """Return another environment."""
-        return self._class(self._world.spawn())
+        return self._class(self._env.spawn())
 
     def rows(self, tasks: int) -> list[dict[str, Any]]:
         """Return the rows of a training set: the first tasks of the split, as many as it has at most."""
         prompt = [{"role": "user", "content": ""}]
         return [
             {"prompt": prompt, "task": task.id, "seed": seed}
-            for seed, task in enumerate(self._world.tasks[:tasks])
+            for seed, task in enumerate(self._env.tasks[:tasks])
         ]
 
     def __reduce__(self) -> Any:
@@ -124,27 +124,27 @@ class EnvironmentFactory:
         return partial(EnvironmentFactory, env_id, wording=wording, **options), ()
 
     @cached_property
-    def _world(self) -> AgentEnv[Any]:
+    def _env(self) -> AgentEnv[Any]:
         env_id, _, options = self._arguments
         return open_env(env_id, options=options)
 
     @cached_property
     def _class(self) -> type[ToolEnvironment]:
-        template = load_template(self._arguments[1] or self._world.suite_spec.prompt.wording, "bare")
+        template = load_template(self._arguments[1] or self._env.suite_spec.prompt.wording, "bare")
         if template.remembers:
             raise UsageError(
                 f"{template.id} tells past turns, which a conversation holds: choose another wording"
             )
-        tools = {tool.name: tool.method(partial(_called, tool)) for tool in self._world.tools}
+        tools = {tool.name: tool.method(partial(_called, tool)) for tool in self._env.tools}
         reserved = (*vars(ToolEnvironment), *ToolEnvironment.__annotations__)
         if taken := [name for name in tools if name in reserved or name.startswith("_")]:
             raise UsageError(f"TRL calls no tool named {taken[0]!r}: rename it")
         members = {**tools, "_template": template, "_lock": Lock()}
-        return type(type(self._world).__name__, (ToolEnvironment,), members)
+        return type(type(self._env).__name__, (ToolEnvironment,), members)
 
 
 def _called(tool: Tool, env: ToolEnvironment, arguments: dict[str, Any]) -> Any:
-    """Play a call; `ValueError` where it does not fit, which the trainer tells the model."""
+    """Play a call; `ValueError` where it does not fit: the trainer shows its message to the model."""
     try:
         action, _ = action_of_raw_call(RawCall(tool.name, arguments), (tool,))
     except UnreadableError as error:

@@ -42,7 +42,7 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
 
         Args:
             *args: verl's.
-            env_id: as `agentgym.make` takes it.
+            env_id: id of the environment, as `agentgym.make` takes it.
             **settings: ``options`` of its constructor; ``wording`` (by default the suite's), ``answer``
                 (``"plain"``) and ``history`` (past turns) of prompts; the rest is verl's.
         """
@@ -51,12 +51,12 @@ class EnvironmentLoop(AgentLoopBase):  # type: ignore[misc]
         )
         super().__init__(*args, **settings)
         plain = OmegaConf.to_container(options) if OmegaConf.is_config(options) else options or {}
-        world = _world(env_id, json.dumps(plain, sort_keys=True))
-        default = world.suite_spec.prompt
-        template = load_template(wording or default.wording, answer or "plain", world.tools)
+        env = _shared_env(env_id, json.dumps(plain, sort_keys=True))
+        default = env.suite_spec.prompt
+        template = load_template(wording or default.wording, answer or "plain", env.tools)
         self._plain = template.answer.name != "tool-calls"  # some families' calls begin with special tokens
         past, budget = default.history if history is None else history, self.rollout_config.prompt_length
-        self._episode = TextEpisode(world.spawn(), PromptBuilder(template, self, budget=budget, history=past))
+        self._episode = TextEpisode(env.spawn(), PromptBuilder(template, self, budget=budget, history=past))
 
     def encode_chat(self, message: str) -> list[int]:
         """Return the token ids of a chat of one user message, as verl writes it."""
@@ -110,15 +110,15 @@ class StepCreditTrainer(PPOTrainerSync):  # type: ignore[misc]
         settings = dict(OmegaConf.to_container(config.algorithm.get(FIELD) or OmegaConf.create()))
         self._algorithm = settings.pop("name", "")
         defaults = find_algorithm(self._algorithm).defaults
-        # what follows a truncated episode is no row of the batch, so that no critic has valued it
+        # no row of the batch follows a truncated episode, so the critic has no value there
         self._options = {**({"truncation": "zero"} if "truncation" in defaults else {}), **settings}
-        config.trainer.v1.trainer_mode = "sync"  # as which the parts of the trainer know it
+        config.trainer.v1.trainer_mode = "sync"  # the trainer's parts know it by this name
         super().__init__(config)
         if find_algorithm(self._algorithm).critic and not self.use_critic:
             raise UsageError(f"{self._algorithm} needs a critic: set critic.enable=True")
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Let verl do its part (divergence, correction), and put advantages of steps in place of its own."""
+        """Let verl do its part (divergence, correction), then replace its advantages by those of steps."""
         batch = super()._compute_advantage(batch, metrics)
         names = ["extra_fields", "response_mask", *(["values"] if self.use_critic else [])]
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=names)
@@ -147,5 +147,5 @@ register_trainer("agentgym")(StepCreditTrainer)
 
 
 @cache
-def _world(env_id: str, options: str) -> AgentEnv[Any]:
+def _shared_env(env_id: str, options: str) -> AgentEnv[Any]:
     return open_env(env_id, options=json.loads(options))

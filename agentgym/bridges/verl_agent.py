@@ -64,7 +64,7 @@ class _Rows:
 
     def _observed(self) -> tuple[Any, ...]:
         shown = list(self.images if self.mode == "rgb_array" else self.texts)
-        return (shown, None) if self.suite == "alfworld" else (shown,)  # None for pictures by THOR
+        return (shown, None) if self.suite == "alfworld" else (shown,)  # THOR's pictures are absent
 
     def _take(self, rows: list[int], observations: Any, columns: dict[str, Any]) -> None:
         texts, images = observations, [None] * len(rows)
@@ -97,8 +97,8 @@ def make_envs(config: Any, *, anchor: Anchor = "state", module: str = "agent_sys
 
     Args:
         config: the checkout's; ``env.env_name`` is one of ALFWorld's (text), WebShop's and Sokoban's.
-        anchor: what GiGPO groups steps by: ``"state"``, its hash, or ``"text"``, as the checkout does.
-        module: where its managers are; its HGPO has its own, ``recipe.hgpo``.
+        anchor: key by which GiGPO groups steps: ``"state"``, its hash, or ``"text"``, as the checkout does.
+        module: module of its managers; its HGPO has its own, ``recipe.hgpo``.
 
     Raises:
         UsageError: another suite, anchor or option, or this is not run in a checkout.

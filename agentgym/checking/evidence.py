@@ -34,7 +34,7 @@ STEPS = 24
 """Longest stretch of an episode that they look at."""
 
 Make: TypeAlias = Callable[..., AgentEnv[Any]]
-"""Makes a new environment; takes the constructor's keyword arguments."""
+"""Constructor of a new environment; takes the environment's keyword arguments."""
 
 
 class ContractError(AssertionError):
@@ -51,9 +51,9 @@ class Transition(NamedTuple):
     info: dict[str, Any]
 
 
-def require(kept: bool, broken: str) -> None:
+def require(holds: bool, broken: str) -> None:
     """Raise `ContractError` with the text ``broken`` unless a promise holds."""
-    if not kept:
+    if not holds:
         raise ContractError(broken)
 
 
@@ -97,7 +97,7 @@ def untouched_global_generators(occasion: str) -> Iterator[None]:
 
 
 def begin(env: AgentEnv[Any], seed: int | None = 0, task: str | None = None) -> Transition:
-    """Reset, and return what came as a beat."""
+    """Reset, and return the result as a transition."""
     observation, info = env.reset(seed=seed, options=None if task is None else {"task": task})
     return Transition(observation, 0.0, False, False, info)
 
@@ -116,7 +116,7 @@ def choose(admissible: Sequence[str], rng: np.random.Generator, invalid_rate: fl
 def random_rollout(
     env: AgentEnv[Any], rng: np.random.Generator, steps: int, invalid_rate: float = INVALID_RATE
 ) -> tuple[list[str], list[Transition]]:
-    """Play a running episode at random, for at most ``steps`` steps; return actions and beats."""
+    """Play a running episode at random, for at most ``steps`` steps; return actions and transitions."""
     actions: list[str] = []
     beats: list[Transition] = []
     while len(beats) < steps and not (beats and (beats[-1].terminated or beats[-1].truncated)):

@@ -53,8 +53,8 @@ def check_spec_tells_the_step_limit(make: Make) -> None:
     """The environment's own ``spec.max_episode_steps`` is ``max_steps``, for wrappers that ask for it."""
     env = make(max_steps=7)
     env.spec = EnvSpec("checked/Env-v0", entry_point="checked:Env")
-    told = env.spec.max_episode_steps
-    require(told == 7, f"spec.max_episode_steps must be max_steps=7, is {told}: leave `spec` to AgentEnv")
+    stated = env.spec.max_episode_steps
+    require(stated == 7, f"spec.max_episode_steps must be max_steps=7, is {stated}: leave `spec` to AgentEnv")
 
 
 def check_tasks(make: Make) -> None:
@@ -102,7 +102,7 @@ def check_gymnasium(make: Make) -> None:
     """Gymnasium's own checker passes."""
     env = make()
     try:
-        with redirect_stdout(StringIO()):  # it tries every render mode, and `human` prints
+        with redirect_stdout(StringIO()):  # the checker tries every render mode, and `human` prints
             check_env(env, skip_render_check=env.spec is None, skip_close_check=env.spec is None)
     except MissingPackageError:
         pass  # frames of text take packages of an extra; all but close() was checked before them

@@ -14,7 +14,7 @@ from agentgym.errors import UsageError
 from agentgym.vector.core import AgentVectorEnv
 
 MakeVector: TypeAlias = Callable[..., AgentVectorEnv]
-"""Makes a vector environment of ``num_envs`` slots; takes the constructor's keyword arguments."""
+"""Constructor of a vector environment of ``num_envs`` slots; takes the environment's keyword arguments."""
 
 SLOTS = 4
 AHEAD = 4
@@ -122,4 +122,4 @@ CHECKS: tuple[Callable[[MakeVector], None], ...] = (
     check_refused_steps_change_nothing,
     check_actions_of_other_types_change_nothing,
 )
-"""Every promise, each checked with vector environments of its own."""
+"""Checks of every promise, each with vector environments of its own."""

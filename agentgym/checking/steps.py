@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from gymnasium.error import ResetNeeded
@@ -44,7 +43,7 @@ INFO_TYPES: dict[str, type] = {
     "score": float,
     "progress": float,
 }
-"""What every info holds; a suite may add keys of the types in `INFO_VALUE_TYPES`."""
+"""Keys of every info, with their types; a suite may add keys of the types in `INFO_VALUE_TYPES`."""
 
 INFO_VALUE_TYPES = (bool, int, float, str, tuple)
 
@@ -73,20 +72,16 @@ def check_returned_types(make: Make) -> None:
             require(type(flag) is bool, f"{name} must be a Python bool, is a {type(flag).__name__}")
         require(type(beat.info) is dict, f"info must be a dict, is a {type(beat.info).__name__}")
         types = types or {key: type(value) for key, value in beat.info.items()} | INFO_TYPES
-        _check_info_types(beat.info, types)
-
-
-def _check_info_types(info: dict[str, Any], types: dict[str, type]) -> None:
-    missing, extra = types.keys() - info.keys(), info.keys() - types.keys()
-    require(not missing, f"info lacks {sorted(missing)}: every key is always present")
-    require(not extra, f"info has {sorted(extra)} only sometimes: every key is always present")
-    for key, value in info.items():
-        found, expected = type(value), types[key]
-        require(found is expected, f"info[{key!r}] must be a {expected.__name__}, is a {found.__name__}")
-        plain = found in INFO_VALUE_TYPES
-        require(plain, f"info[{key!r}] is a {found.__name__}: use bool, int, float, str or tuple")
-    strings = all(type(action) is str for action in info["admissible_actions"])
-    require(strings, "info['admissible_actions'] must hold strings only")
+        missing, extra = types.keys() - beat.info.keys(), beat.info.keys() - types.keys()
+        require(not missing, f"info lacks {sorted(missing)}: every key is always present")
+        require(not extra, f"info has {sorted(extra)} only sometimes: every key is always present")
+        for key, value in beat.info.items():
+            found, expected = type(value), types[key]
+            require(found is expected, f"info[{key!r}] must be a {expected.__name__}, is a {found.__name__}")
+            plain = found in INFO_VALUE_TYPES
+            require(plain, f"info[{key!r}] is a {found.__name__}: use bool, int, float, str or tuple")
+        strings = all(type(action) is str for action in beat.info["admissible_actions"])
+        require(strings, "info['admissible_actions'] must hold strings only")
 
 
 def check_info_values(make: Make) -> None:
@@ -112,14 +107,14 @@ def check_info_values(make: Make) -> None:
 def check_returned_values_are_fresh(make: Make) -> None:
     """Returned values are the caller's: neither side's changes reach the other."""
     env, twin = make(), make()
-    kept = [begin(env)]
+    returned = [begin(env)]
     begin(twin)
-    frozen = copy.deepcopy(kept)
+    frozen = copy.deepcopy(returned)
     for action in random_rollout(twin, generator(5), STEPS)[0]:
-        kept.append(Transition(*env.step(action)))
-        frozen.append(copy.deepcopy(kept[-1]))
-        require(kept[-1].info is not kept[-2].info, "step must return a fresh info dict each time")
-    require_equal(kept, frozen, "a later step changed what an earlier one returned")
+        returned.append(Transition(*env.step(action)))
+        frozen.append(copy.deepcopy(returned[-1]))
+        require(returned[-1].info is not returned[-2].info, "step must return a fresh info dict each time")
+    require_equal(returned, frozen, "a later step changed what an earlier one returned")
 
 
 def check_admissible_actions_are_accepted(make: Make) -> None:
@@ -175,8 +170,8 @@ def check_rejected_actions_change_nothing(make: Make) -> None:
             require(not beat.terminated, f"rejected action {action!r:.40} ends the game")
             require(env.state_hash() == known, f"rejected action {action!r:.40} changes the state hash")
             require_equal(env.snapshot().state, state, f"rejected action {action!r:.40} changes the state")
-            said = first_difference(before, beat.observation) is not None
-            require(said, f"the observation must say that action {action!r:.40} was rejected")
+            differs = first_difference(before, beat.observation) is not None
+            require(differs, f"the observation must say that action {action!r:.40} was rejected")
 
 
 def check_overlong_actions(make: Make) -> None:

@@ -163,13 +163,13 @@ def check_returned_values_are_fresh(make: MakeVector) -> None:
     """Returned values are the caller's: later steps do not change them."""
     with closing(make(SLOTS, max_steps=SHORT)) as envs:
         rng = generator(6)
-        kept: list[Any] = [envs.reset(seed=0)]
-        frozen = copy.deepcopy(kept)
+        returned: list[Any] = [envs.reset(seed=0)]
+        frozen = copy.deepcopy(returned)
         for _ in range(2 * SHORT):
-            listed = kept[-1][-1]["admissible_actions"]
-            kept.append(envs.step([choose(actions, rng) for actions in listed]))
-            frozen.append(copy.deepcopy(kept[-1]))
-        require_equal(kept, frozen, "a later step changed what an earlier one returned")
+            listed = returned[-1][-1]["admissible_actions"]
+            returned.append(envs.step([choose(actions, rng) for actions in listed]))
+            frozen.append(copy.deepcopy(returned[-1]))
+        require_equal(returned, frozen, "a later step changed what an earlier one returned")
 
 
 # ---- tasks and masks -------------------------------------------------------------------------
@@ -366,4 +366,4 @@ CHECKS: tuple[Callable[[MakeVector], None], ...] = (
     check_metadata,
     check_global_generators,
 )
-"""Every promise, each checked with vector environments of its own."""
+"""Checks of every promise, each with vector environments of its own."""

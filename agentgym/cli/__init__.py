@@ -41,10 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: str = "agentgym") -> int:
-    """Run a command line and turn its errors into exit codes, as `main` does.
-
-    ``program`` begins the line of an error.
-    """
+    """Run a command line and turn its errors into exit codes; ``program`` begins the line of an error."""
     _open_closed()
     try:
         interrupts.hand_over()
@@ -53,13 +50,13 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
             sys.stdout.flush()
         finally:
             interrupts.take_back()
-    except SystemExit as stop:  # --help, --version, and rich when nobody reads on
+    except SystemExit as stop:  # --help, --version, and rich after a broken pipe
         return stop.code if isinstance(stop.code, int) else 0
     except KeyboardInterrupt as stop:
         sys.stderr.write(interrupts.answer(*stop.args))
         return interrupts.EXIT_CODE
     except BrokenPipeError:
-        # nobody reads on; give the interpreter's last flush somewhere to go
+        # a broken pipe: the interpreter's last flush needs an open file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (UsageError, GymnasiumError, OSError) as error:
@@ -67,16 +64,16 @@ def answer(run: Callable[[Sequence[str]], int], words: Sequence[str], program: s
             traceback.print_exc()
         sys.stderr.write(
             f"{program}: {printable(_one_line(error))}\n"
-        )  # templates and servers have a say in it
+        )  # the message may quote templates and servers
         return USAGE_ERROR
     return code
 
 
 def _open_closed() -> None:
-    """Replace the standard streams that the process was started without: nobody reads or writes there."""
+    """Open null devices for standard streams that were closed when the process started."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            number = os.open(os.devnull, os.O_RDWR)  # the closed one's: no other file gets it
+            number = os.open(os.devnull, os.O_RDWR)  # takes the closed stream's number
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 

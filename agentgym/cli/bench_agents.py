@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ SCAFFOLDS = ("prompting", "react", "reflexion")
 
 _OWN_FLAGS = {
     "path": "--model",
+    "engine": "--engine",
     "model": "--model",
     "endpoint": "--endpoint",
     "key_env": "--key-env",
@@ -30,7 +31,7 @@ _OWN_FLAGS = {
 
 
 _SHARED = ("wording", "answer", "history", "budget", "temperature", "max_tokens")
-"""How a protocol asks, as far as agents behind endpoints can be asked so."""
+"""Settings of an evaluation protocol that agents behind endpoints can follow."""
 
 
 def add_agents(parser: Parser) -> None:
@@ -47,14 +48,20 @@ def add_agents(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a model to play too: a directory, as FOLDER or FOLDER:NAME, or with --endpoint what the server "
-        "calls it; repeat for several",
+        help="a model to play too: a directory or OWNER/NAME of the Hugging Face hub, either with :NAME for "
+        "its row, or with --endpoint what the server calls it; repeat for several",
     )
     parser.add_argument(
         "--endpoint", metavar="URL", help="where --model is served, such as http://localhost:8000/v1"
     )
     parser.add_argument(
         "--key-env", metavar="VAR", help="environment variable of the endpoint's key (default: no key)"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("auto", "hf", "vllm"),
+        help="what samples from --model: transformers or vLLM, in bfloat16 on a GPU; auto is vLLM where "
+        "it is installed and a GPU is there, for half a billion weights or more, else hf (default: auto)",
     )
     parser.add_argument(
         "--wording",
@@ -69,9 +76,9 @@ def add_agents(parser: Parser) -> None:
     )
     parser.add_argument(
         "--rerank",
-        metavar="FOLDER",
-        help="a saved reward model, the reward_model folder of a checkpoint: of several responses of --model "
-        "at each step, play the one it rewards most",
+        metavar="MODEL",
+        help="a saved reward model, such as the reward_model folder of a checkpoint: of several responses "
+        "of --model at each step, play the one it rewards most",
     )
     parser.add_argument(
         "--candidates", type=int, metavar="K", help="responses a step for --rerank (default: 4)"
@@ -86,13 +93,19 @@ def add_agents(parser: Parser) -> None:
 
 
 def chosen_agents(
-    arguments: argparse.Namespace, asked: Mapping[str, Any]
+    arguments: argparse.Namespace, settings: Mapping[str, Any], known: Collection[str]
 ) -> tuple[list[SuiteAgent], list[str] | None]:
     """Return the agents that the flags add, and the names of those that play, None for all.
 
-    ``asked``: a protocol's settings of a model; empty without one. Flags go before it, and so does a
+    ``settings``: a protocol's settings of a model; empty without one. Flags go before it, and so does a
     directory's ``agent.json`` with the model's training settings, but for the temperature.
+    ``known``: names of the suite's own agents.
     """
+    for name in arguments.agent or ():
+        if name in SCAFFOLDS and arguments.endpoint is None and name not in known:
+            raise UsageError(
+                f"--agent {name} asks a model behind an endpoint: add --endpoint URL and --model NAME"
+            )
     _check(arguments)
     options = parse_options(arguments.option, _OWN_FLAGS)
     options |= {
@@ -101,11 +114,15 @@ def chosen_agents(
         if (value := getattr(arguments, name)) is not None
     }
     if arguments.endpoint is None:
-        return [_of_directory(text, options, asked) for text in arguments.model], arguments.agent
-    options = {**{name: asked[name] for name in _SHARED if name in asked}, **options}
+        engine, several = arguments.engine or "auto", len(arguments.model) > 1
+        if engine == "vllm" and several:
+            raise UsageError("vLLM fills a GPU with one model: name one with --model, or set --engine hf")
+        engine = "hf" if several else engine
+        return [_of_directory(text, engine, options, settings) for text in arguments.model], arguments.agent
+    options = {**{name: settings[name] for name in _SHARED if name in settings}, **options}
     options |= {"endpoint": arguments.endpoint}
     options |= {"key_env": arguments.key_env} if arguments.key_env else {}
-    usual = "prompting" if asked else "react"
+    usual = "prompting" if settings else "react"
     kinds = [usual] if arguments.agent is None else [n for n in arguments.agent if n in SCAFFOLDS]
     if not kinds:
         meant = "".join(dict.fromkeys(nearest(name, SCAFFOLDS) for name in arguments.agent))
@@ -122,23 +139,16 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--endpoint needs --model NAME: what the server calls the model")
     if arguments.endpoint is not None and arguments.rerank is not None:
         raise UsageError("--rerank reads the tokens of a model directory: leave out --endpoint")
+    if arguments.endpoint is not None and arguments.engine is not None:
+        raise UsageError("--engine samples from a model directory: leave out --endpoint")
     if arguments.candidates is not None and arguments.rerank is None:
         raise UsageError("--candidates are chosen among by a reward model: name its folder with --rerank")
     if arguments.endpoint is None and arguments.key_env is not None:
         raise UsageError("--key-env is the key of an endpoint: name its URL with --endpoint")
     if not arguments.model:
-        for name in ("wording", "answer", "option", "rerank"):
+        for name in ("wording", "answer", "option", "rerank", "engine"):
             if getattr(arguments, name):
                 raise UsageError(f"--{name} is of a model: name one with --model")
-
-
-def check_scaffold(arguments: argparse.Namespace, known: list[str]) -> None:
-    """Refuse a scaffold without an endpoint, unless the suite has an agent of that name."""
-    for name in arguments.agent or ():
-        if name in SCAFFOLDS and arguments.endpoint is None and name not in known:
-            raise UsageError(
-                f"--agent {name} asks a model behind an endpoint: add --endpoint URL and --model NAME"
-            )
 
 
 def _of_endpoint(kind: str, model: str, options: dict[str, Any]) -> SuiteAgent:
@@ -148,21 +158,41 @@ def _of_endpoint(kind: str, model: str, options: dict[str, Any]) -> SuiteAgent:
     return SuiteAgent(f"{kind}-{name}", kind, options={**options, "model": model})
 
 
-def _of_directory(text: str, options: dict[str, Any], asked: Mapping[str, Any]) -> SuiteAgent:
+def _of_directory(text: str, engine: str, options: dict[str, Any], settings: Mapping[str, Any]) -> SuiteAgent:
     from agentgym.evaluation.suites.suite import SuiteAgent
-    from agentgym.training.policy.saved import read_agent
+    from agentgym.inference.policy.saved import read_agent
+    from agentgym.io.hub import model_directory, repository_of
 
     path, colon, name = text.rpartition(":")
     if not colon or Path(text).is_dir():
         path, name = text, ""
     if "://" in text:
         raise UsageError(f"--model {text} is a URL: give it to --endpoint, and the model's name to --model")
-    saved = read_agent(Path(path))
-    told = asked if saved is None else {name: asked[name] for name in ("temperature",) if name in asked}
-    options = {**told, **options}
+    directory = model_directory(path)
+    saved = read_agent(directory)
+    names = settings if saved is None else ("temperature",)
+    options = {**{name: settings[name] for name in names if name in settings}, **options}
     if saved is None and "template_file" not in options:
         options = {"wording": "generic", "answer": "think-action", **options}
-    own = Path(path).resolve().name if saved is None else saved.training.run
+    own = Path(repository_of(path) or path).resolve().name if saved is None else saved.training.run
     if "rerank" in options:
         own = f"{own}-reranked"
-    return SuiteAgent(name or own, "model", options={"path": path, **options})
+    options = {"path": path, **_sampler(directory, engine, options), **options}
+    return SuiteAgent(name or own, "model", options=options)
+
+
+def _sampler(directory: Path, engine: str, options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a model is sampled by, where that is not the agent's default: hf in float32."""
+    import torch
+
+    from agentgym.inference.models.lora import FOLDER
+
+    gpu = torch.cuda.is_available() and not str(options.get("device", "")).startswith("cpu")
+    if engine == "auto" and gpu and "rerank" not in options:
+        from agentgym.training.machine.memory import ModelSize
+        from agentgym.training.machine.resources import Machine, auto_engine
+
+        engine = auto_engine(Machine.here(), ModelSize.read(directory))
+    chosen = {"engine": "vllm"} if engine == "vllm" else {}
+    rounds = gpu and not (directory / FOLDER).is_dir()  # an adapter that was added would be rounded away
+    return {**chosen, "dtype": "bfloat16"} if rounds else chosen

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
 from agentgym.agents.halfblocks import half_blocks, shows_pictures
-from agentgym.agents.screen import coloured, labelled, printable, said_of, show_state, show_step, text_of
+from agentgym.agents.screen import coloured, labelled, printable, show_state, show_step, step_line, text_of
 from agentgym.core.suite_spec import ScreenHints
 from agentgym.core.types import Observation, Step
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _MIN_ROWS = 3
-"""Rows that a long observation leaves to the actions."""
+"""Fewest rows that a long observation leaves to the actions."""
 
 _MAX_REMARK_LENGTH = 4
-"""Lines of a remark from where on it stands in the frame's place."""
+"""Most lines of a remark that stands below the frame; a longer one replaces it."""
 
 _GAPS = 3
 """Empty lines between the parts of a frame, where there is room for them."""
@@ -34,20 +34,20 @@ class Frame:
     """A person's view of a state."""
 
     title: str
-    """Of the log."""
+    """Title in the log."""
     short_title: str
-    """Of the screen, without long ids."""
+    """Title on the screen, without long ids."""
     observation: Observation
     actions: tuple[str, ...]
     state_hash: str
     numbered: bool = False
     """Whether actions can be chosen by number."""
     step: Step | None = None
-    """What led here; None at the beginning and where it was taken back."""
-    kept: str = ""
-    """What the first observation said and the screen keeps in view."""
+    """Step that led to this state; None at the beginning and after an undo."""
+    pinned: str = ""
+    """Line of the first observation that stays in view."""
     end: str = ""
-    """How the episode ended; empty while it runs."""
+    """Outcome of the episode, in words; empty while it runs."""
     won: bool = False
 
 
@@ -104,7 +104,7 @@ class FrameLog:
 
 
 class PlayScreen:
-    """The frame now, drawn over the one before, on the terminal's second page.
+    """The current frame, drawn over the previous one on the terminal's alternate screen.
 
     Entered as a context; at its end the terminal shows what it showed before, and below it the last frame.
     """
@@ -139,12 +139,12 @@ class PlayScreen:
         self.draw()
 
     def draw(self, prompt: str = "") -> None:
-        """Draw again, with what stands in the last line."""
+        """Draw the frame again, with this text in the last line."""
         width, height = self._console.size
         with self._console.capture() as captured:
             for line in self._lines(width, height - 1):
                 self._console.print(line, no_wrap=True, overflow="crop", crop=True)
-        # each row is erased before it is written: after a full one, some terminals would erase its end
+        # erase each row before writing it: after a full row, some terminals would erase its end
         rows = "".join(f"\x1b[2K{row}\n" for row in captured.get().split("\n")[:-1])
         sys.stdout.write(f"\x1b[H{rows}\x1b[J{printable(prompt)[1 - width :]}")
         sys.stdout.flush()
@@ -165,7 +165,7 @@ class PlayScreen:
             return
         width, height = self._console.size
         head, result, actions = self._head(frame), self._result(frame), _action_lines(frame, width)
-        room = height - len(head) - len(result) - len(actions) - 1  # of a picture; text may be longer
+        room = height - len(head) - len(result) - len(actions) - 1  # rows for a picture; text may be longer
         body = self._body(frame, width, max(room, len(self._words(frame, width))))
         for line in (*head, *body, *result, *actions):
             self._console.print(line, soft_wrap=True)
@@ -173,7 +173,7 @@ class PlayScreen:
     # ---- parts of a frame ------------------------------------------------------------------------
 
     def _lines(self, width: int, rows: int) -> list[Text]:
-        """Return at most so many lines: the observation first, as many actions as there is room for."""
+        """Return at most this many lines: the observation first, then as many actions as fit."""
         from rich.text import Text
 
         frame = self._frame
@@ -194,8 +194,8 @@ class PlayScreen:
         from rich.text import Text
 
         lines = [Text(printable(frame.short_title), style="reverse")]
-        if frame.kept and frame.kept not in text_of(frame.observation):
-            lines += _wrapped(Text(printable(frame.kept), style="dim"), self._console, self._console.width)
+        if frame.pinned and frame.pinned not in text_of(frame.observation):
+            lines += _wrapped(Text(printable(frame.pinned), style="dim"), self._console, self._console.width)
         return lines
 
     def _body(self, frame: Frame, width: int, rows: int) -> list[Text]:
@@ -222,7 +222,7 @@ class PlayScreen:
     def _result(self, frame: Frame) -> list[Text]:
         from rich.text import Text
 
-        lines = [Text() if frame.step is None else said_of(frame.step)]
+        lines = [Text() if frame.step is None else step_line(frame.step)]
         return [*lines, Text(frame.end, style=_end_style(frame))] if frame.end else lines
 
     def _legend(self, frame: Frame, width: int) -> list[Text]:
@@ -253,7 +253,7 @@ def _wrapped(text: Text, console: Console, width: int) -> list[Text]:
 
 
 def _cut(lines: Sequence[Text], rows: int, of_what: str = "") -> list[Text]:
-    """Return so many lines, the last of which counts the missing ones."""
+    """Return at most this many lines, the last of which counts the missing ones."""
     from rich.text import Text
 
     if len(lines) <= rows:

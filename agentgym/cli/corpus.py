@@ -1,17 +1,19 @@
-"""Corpora and indexes as commands name them: by description, by file, or by folder."""
+"""Corpora and indexes as commands name them: by description, by name in the cache, by file, or by folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from agentgym.cli.parser import Parser
+from agentgym.cli.parser import Parser, parse_options
 from agentgym.data.progress import progress_bar
-from agentgym.errors import UsageError, nearest
+from agentgym.data.sources import corpus_download
+from agentgym.errors import MissingDataError, UsageError, nearest
 from agentgym.io.files import sha256_of
-from agentgym.io.paths import cache_directory, data_directory
+from agentgym.io.paths import cache_directory, data_directory, shipped_folder
 from agentgym.retrieval.corpus.corpora import (
     BUILT,
     BuiltCorpus,
@@ -23,16 +25,13 @@ from agentgym.retrieval.corpus.corpora import (
 )
 from agentgym.retrieval.corpus.passages import PASSAGES, PassageFile
 from agentgym.retrieval.index import MANIFEST, Manifest
-from agentgym.retrieval.opening import check_engine, open_searcher
+from agentgym.retrieval.opening import ON_DEMAND, check_engine, engine_of, open_searcher
 
 if TYPE_CHECKING:
     from agentgym.retrieval.searcher import Searcher
 
-CORPORA = Path("indexes")
-"""Where descriptions are looked for: the checkout's."""
-
 _FILES = (".jsonl", ".json")
-_PACKED = (".gz", ".xz", ".bz2")
+_PACKED = (".gz", ".xz", ".bz2", ".tar", ".tgz", ".zip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class NamedCorpus:
     """A corpus, and the folder of its passages and indexes."""
 
     spec: CorpusSpec | None
-    """None where only the folder is known."""
+    """Description of the corpus; None where only its folder is known."""
     folder: Path
 
     @property
@@ -61,7 +60,8 @@ class NamedCorpus:
     def store(self) -> PassageFile:
         """Open the passages."""
         if not self.is_built:
-            raise UsageError(f"no passages in {self.folder}: run `agentgym index build` first")
+            fetched = corpus_download(self.spec.name) if self.spec is not None else ""
+            raise UsageError(f"no passages in {self.folder}: {fetched}run `agentgym index build` first")
         return PassageFile(self.folder / PASSAGES)
 
     def check(self, store: PassageFile) -> None:
@@ -73,17 +73,17 @@ class NamedCorpus:
                 f"{built.count:,} by {BUILT}: delete both and build them again"
             )
 
-    def engine(self, asked: str | None) -> str:
-        """Return the engine: the one given, else the description's or the only one here."""
-        if asked is None and self.spec is not None:
-            asked = self.spec.index.engine
-        if asked is None:
-            here = sorted({name.partition("-")[0] for name in self.indexes})
+    def engine(self, engine: str | None, *, build: bool = False) -> str:
+        """Return the engine: the one given, else the description's, or the only one here unless to build."""
+        here = sorted({engine_of(name.partition("-")[0]) for name in self.indexes})
+        if engine is None and self.spec is not None and (build or not here or self.spec.index.engine in here):
+            engine = self.spec.index.engine
+        if engine is None:
             if len(here) > 1:
                 raise UsageError(f"{self.folder} has indexes of {', '.join(here)}: pass --engine")
-            asked = here[0] if here else "bm25"
-        check_engine(asked)
-        return asked
+            engine = here[0] if here else "bm25"
+        check_engine(engine)
+        return engine
 
 
 def add_corpus(parser: Parser) -> None:
@@ -91,16 +91,10 @@ def add_corpus(parser: Parser) -> None:
     parser.add_argument(
         "corpus",
         metavar="CORPUS",
-        help="name of a description in --corpora, a .toml description, a .jsonl file of documents, or the "
-        "folder of a built corpus",
+        help="name of a description in --corpora or of a corpus in the cache, a .toml description, a .jsonl "
+        "file of documents, or the folder of a built corpus",
     )
-    parser.add_argument(
-        "--corpora",
-        type=Path,
-        default=CORPORA,
-        metavar="FOLDER",
-        help="where descriptions are looked for (default: indexes)",
-    )
+    add_corpora(parser)
     parser.add_argument(
         "--folder",
         type=Path,
@@ -109,17 +103,27 @@ def add_corpus(parser: Parser) -> None:
     )
 
 
+def add_corpora(parser: Parser) -> None:
+    """Declare where descriptions are looked for."""
+    parser.add_argument(
+        "--corpora",
+        type=Path,
+        metavar="FOLDER",
+        help="where descriptions are looked for (default: those that come with agentgym)",
+    )
+
+
 def add_engine(parser: Parser) -> None:
     """Declare what ranks."""
     parser.add_argument(
         "--engine",
-        help="what ranks: bm25, lucene, pyserini, exact, faiss, hybrid or remote (default: as the "
+        help="what ranks: bm25, pyserini, exact, faiss, hybrid or remote (default: as the "
         "description says, else bm25)",
     )
     parser.add_argument(
         "--encoder",
         help="what makes texts vectors, for exact, faiss and hybrid: a preset such as minilm or e5-base-v2, "
-        "PRESET@FOLDER, or the folder of a sentence-transformers model",
+        "PRESET@FOLDER, or a sentence-transformers model as FOLDER or OWNER/NAME",
     )
     parser.add_argument(
         "--device",
@@ -136,54 +140,75 @@ def add_engine(parser: Parser) -> None:
     )
 
 
-def descriptions(folder: Path) -> Iterator[CorpusSpec]:
-    """Yield the descriptions in a folder, by name."""
-    for path in sorted(folder.glob("*.toml")):
+def descriptions(folder: Path | None) -> Iterator[CorpusSpec]:
+    """Yield the descriptions in a folder, by name; None for those that come with the package."""
+    for path in sorted((folder or shipped_folder("indexes")).glob("*.toml")):
         yield read_spec(path)
 
 
-def find_corpus(name: str, corpora: Path, folder: Path | None = None) -> NamedCorpus:
+def corpora_in_cache() -> list[NamedCorpus]:
+    """Return the corpora that have passages in the cache, by name of their folders."""
+    found = (NamedCorpus(None, folder) for folder in sorted((cache_directory() / "indexes").glob("*")))
+    return [corpus for corpus in found if corpus.is_built]
+
+
+def find_place(name: str, corpora: Path | None) -> NamedCorpus:
+    """Return the corpus that is described by a name, or else the place in the cache for one of that name."""
+    spec = next((spec for spec in descriptions(corpora) if name in (spec.name, *spec.also)), None)
+    return NamedCorpus(None, cache_directory() / "indexes" / name) if spec is None else placed(spec)
+
+
+def find_corpus(name: str, corpora: Path | None, folder: Path | None = None) -> NamedCorpus:
     """Return the corpus of a name, as commands take it.
 
-    ``corpora``: folder of descriptions; ``folder``: of passages and indexes, None for the default.
+    ``corpora``: as `descriptions` takes it; ``folder``: of passages and indexes, None for the default.
     """
     path = Path(name)
     if (path / PASSAGES).exists():
         return NamedCorpus(None, path)
     if path.suffix == ".toml" and path.is_file():
-        return _placed(read_spec(path), folder)
-    plain = path.with_suffix("") if path.suffix in _PACKED else path
-    if plain.suffix in _FILES:
+        return placed(read_spec(path), folder)
+    if path.suffix in _FILES or (path.suffix in _PACKED and path.is_file()):
         spec = file_spec(path)
         place = cache_directory() / "indexes" / f"{spec.name}-{_sha256(path)[:16]}"
         return NamedCorpus(spec, folder or place)
-    known = {}
-    for spec in descriptions(corpora):
-        known.update(dict.fromkeys((spec.name, *spec.also), spec))
-    if name not in known:
+    corpus = find_place(name, corpora)
+    if corpus.spec is not None:
+        return placed(corpus.spec, folder)
+    if not corpus.is_built or folder is not None:
+        known = [each for spec in descriptions(corpora) for each in (spec.name, *spec.also)]
+        known += [each.folder.name for each in corpora_in_cache()]
         listed = f"; known: {', '.join(known)}" if known else f"; there are no descriptions in {corpora}"
         raise UsageError(f"there is no corpus {name!r:.100}{nearest(name, known)}{listed}")
-    return _placed(known[name], folder)
+    return corpus
 
 
 def build_passages(corpus: NamedCorpus) -> BuiltCorpus | None:
     """Write a corpus's passages where they are missing; return their record, if there is one."""
-    if corpus.spec is None:
+    if corpus.spec is None or (corpus.is_built and corpus.store().is_adopted):
         return corpus.built
     with progress_bar(f"reading the passages of {corpus.spec.name}") as progress:
         return build_corpus(corpus.spec, corpus.folder, data_directory(), progress=progress)
 
 
-def searcher_of(
-    corpus: NamedCorpus, engine: str, encoder: str | None, device: str, options: Mapping[str, Any]
-) -> Searcher:
-    """Return search over a corpus whose passages are there; its index is built where it is missing."""
-    store = corpus.store()
+def open_named(arguments: argparse.Namespace, *, build: bool = False) -> tuple[NamedCorpus, Searcher]:
+    """Return the corpus that a command names, and search over it.
+
+    What is missing is built where that takes no hours, or where the command is to ``build``.
+    """
+    corpus = find_corpus(arguments.corpus, arguments.corpora, arguments.folder)
+    engine = corpus.engine(arguments.engine, build=build)
+    if not (build or corpus.is_built) and corpus.spec is not None and corpus.spec.passages > ON_DEMAND:
+        raise MissingDataError(
+            f"the corpus {corpus.spec.name!r} has {corpus.spec.passages:,} passages and is not built: "
+            f"{corpus_download(corpus.spec.name)}run `agentgym index build {arguments.corpus}`"
+        )
+    build_passages(corpus)
+    store, options, encoder = corpus.store(), parse_options(arguments.option), arguments.encoder
     corpus.check(store)
-    check_engine(engine)
     described = corpus.spec.index if corpus.spec is not None else None
-    if encoder is None and described is not None and engine == described.engine:
-        encoder = described.encoder
+    if described is not None and engine == described.engine:
+        encoder = encoder or described.encoder
     searcher = open_searcher(
         engine,  # type: ignore[arg-type]  # it has been checked
         corpus.folder,
@@ -191,18 +216,19 @@ def searcher_of(
         corpus=store.corpus,
         count=len(store),
         encoder=encoder,
-        device=device,
+        device=arguments.device,
+        build=build,
         **options,
     )
-    if corpus.spec is not None and engine == corpus.spec.index.engine and not options:
-        _check_described(corpus.spec.index, searcher.index.manifest, corpus.folder / engine)
-    return searcher
+    if described is not None and engine == described.engine and not options:
+        _check_described(described, searcher.index.manifest, corpus.folder / engine)
+    return corpus, searcher
 
 
 def _check_described(described: CorpusIndexing, manifest: Manifest, folder: Path) -> None:
     """Refuse an index that was built with anything else than the description says."""
-    said = {"analyser": described.analyser} if described.analyser else {}
-    for name, value in {**said, **described.parameters}.items():
+    analyser = {"analyser": described.analyser} if described.analyser else {}
+    for name, value in {**analyser, **described.parameters}.items():
         found = manifest.analyser if name == "analyser" else manifest.parameters.get(name)
         if found != value:
             raise UsageError(
@@ -211,7 +237,8 @@ def _check_described(described: CorpusIndexing, manifest: Manifest, folder: Path
             )
 
 
-def _placed(spec: CorpusSpec, folder: Path | None) -> NamedCorpus:
+def placed(spec: CorpusSpec, folder: Path | None = None) -> NamedCorpus:
+    """Return a described corpus in a folder; None for the one that its description means."""
     if folder is None and spec.folder is not None:
         folder = data_directory() / spec.folder
     return NamedCorpus(spec, folder or cache_directory() / "indexes" / spec.name)

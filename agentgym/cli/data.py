@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from agentgym.agents.screen import printable
-from agentgym.cli import data_pool, demos
+from agentgym.cli import data_pool, demos, download
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_command, add_groups
-from agentgym.cli.terminal import open_console, open_progress_console
-from agentgym.core.suite_spec import DataSource
+from agentgym.cli.terminal import open_console, say
 from agentgym.data.directory import cache_directory, data_directory, find
-from agentgym.data.importing import find_damage, import_data, read_manifest
+from agentgym.data.importing import MANIFEST, find_damage, import_data, is_present
+from agentgym.data.progress import progress_bar
+from agentgym.data.sources import SourceSet, size_of, source_list
 from agentgym.errors import UsageError
 from agentgym.registration import class_of, data_source, data_sources, known_ids, open_env
 
@@ -47,8 +47,13 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     importer.add_argument("name", metavar="NAME", help="a data set")
     importer.add_argument(
-        "path", type=Path, metavar="PATH", help="a copy of the upstream data: a folder, or an archive"
+        "path",
+        type=Path,
+        metavar="PATH",
+        help="a copy of the upstream data: a folder, or an archive, or a folder of files "
+        "as `agentgym data download NAME --print-urls` lists them",
     )
+    download.add_data(actions)
     verify = add_command(
         actions,
         "verify",
@@ -64,45 +69,53 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print one row per data set."""
+    """Print one row for each data set, and for each part of one that is downloaded by itself."""
     from rich.filesize import decimal
     from rich.table import Table
 
-    console = open_console()
+    console = open_console(80)
     console.print(f"data directory   {data_directory()}", markup=False, soft_wrap=True)
     console.print(f"cache directory  {cache_directory()}", markup=False, soft_wrap=True)
-    table = Table("data set", "what", "licence", "state", "files", "size", "folder", box=None, pad_edge=False)
-    table.columns[3].no_wrap = True  # it may hold a command to copy
+    table = Table("data set", "source", "size", "licence", "state", box=None, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    table.columns[0].no_wrap = table.columns[2].no_wrap = table.columns[4].no_wrap = True
+    listed = source_list()
     for source in data_sources():
-        folder = data_directory() / source.folder
-        state, files, size = f"missing: agentgym data import {source.name} PATH", "", ""
-        if folder.exists():
-            found = [file for file in folder.rglob("*") if file.is_file()]
-            state = "present" if read_manifest(source) is None else "imported"
-            files, size = f"{len(found):,}", decimal(sum(file.stat().st_size for file in found))
-        table.add_row(source.name, source.about, source.licence, state, files, size, str(folder))
+        names = [name for name, found in listed.set.items() if found.source == source.name]
+        for name in names or [source.name]:
+            unlisted = SourceSet(source.licence, source.upstream, gives=tuple(source.sets))
+            found, size = listed.set.get(name, unlisted), size_of(listed.files(name))
+            state = "imported" if (data_directory() / source.folder / MANIFEST).exists() else "present"
+            is_here = any(is_present(source, part) for part in found.gives)
+            shown = decimal(size) if size else "unknown" if names else ""
+            table.add_row(name, found.revision, shown, found.licence, state if is_here else "missing")
     console.print(table, markup=False)
+    say("`agentgym data download NAME` brings what has a size; else `data import`")
     return 0
 
 
 def run_path(arguments: argparse.Namespace) -> int:
     """Print a path, for scripts."""
-    path = data_directory() if arguments.name is None else _folder_of(data_source(arguments.name))
-    open_console().print(str(path), markup=False, soft_wrap=True)
+    path = data_directory()
+    if arguments.name is not None:
+        source = data_source(arguments.name)
+        path = find(source.folder, source)
+    say(str(path))
     return 0
 
 
 def run_import(arguments: argparse.Namespace) -> int:
-    """Import a data set."""
+    """Import a data set: a copy of it, or files as they were fetched elsewhere."""
+    if download.holds_fetched(arguments.name, arguments.path):
+        ways = {"mirror": str(arguments.path), "only_mirror": True, "keep": False}
+        download.download_data(arguments.name, argparse.Namespace(**ways))
+        return 0
     source = data_source(arguments.name)
-    with _progress(f"importing {source.name}") as progress:
+    with progress_bar(f"importing {source.name}") as progress:
         entries = import_data(source, arguments.path, progress=progress)
     records = sum(entry.records for entry in entries.values())
-    open_console().print(
-        f"imported {len(entries):,} files, {records:,} records, into {data_directory() / source.folder}",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"imported {len(entries):,} files, {records:,} records, into {data_directory() / source.folder}")
     return 0
 
 
@@ -115,7 +128,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
     console = open_console()
     sound = True
     for name in names:
-        with _progress(f"verifying {name}") as progress:
+        with progress_bar(f"verifying {name}") as progress:
             problems = list(
                 _verify_tasks(name, progress)
                 if "/" in name
@@ -138,18 +151,3 @@ def _verify_tasks(env_id: str, progress: Callable[[int, int], None]) -> Iterator
         except UsageError as error:
             yield f"split {split}: {error}"
         progress(done, len(splits))
-
-
-def _folder_of(source: DataSource) -> Path:
-    return find(source.folder, source)
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; yield its update function of the done and the whole amount."""
-    from rich.progress import Progress
-
-    console = open_progress_console()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bars:
-        bar = bars.add_task(title, total=None)
-        yield lambda done, total: bars.update(bar, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""``agentgym data pool``: what a data pool holds, labels, and what is trained on."""
+"""``agentgym data pool``: the groups of a data pool, their labels, and which are trained on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from agentgym.cli.parser import Commands, Parser, Run, add_command, add_groups
 from agentgym.cli.terminal import open_console
+from agentgym.core.episodes import observed_text
 from agentgym.core.types import Trajectory
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import printable
@@ -60,7 +61,7 @@ def add_to(actions: Commands[Parser]) -> None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[DataPool]:
-    """Open a pool that is there: a command makes none."""
+    """Open an existing pool; commands create none."""
     from agentgym.rollout.datapool import DataPool
 
     if not (folder / POOL_FILE).is_file():
@@ -107,13 +108,13 @@ def run_show(arguments: argparse.Namespace) -> int:
     console = open_console()
     lines = [f"group {group.name}: {group.env_id}, task {group.task_id}, {', '.join(_row(group)[2:4])}"]
     for name, played in episodes:
-        lines += ["", *_told(name, played)]
+        lines += ["", *_lines(name, played)]
     for line in lines:
         console.print(printable(line), markup=False, soft_wrap=True)
     return 0
 
 
-def _told(name: str, played: Trajectory) -> Iterator[str]:
+def _lines(name: str, played: Trajectory) -> Iterator[str]:
     """Yield the lines that show an episode."""
     yield f"rollout {played.rollout}, episode {name}: {played.end_reason}, score {played.score:g}"
     for turn, step in enumerate(played.steps):
@@ -122,7 +123,7 @@ def _told(name: str, played: Trajectory) -> Iterator[str]:
         tokens = f"{len(answer.prompt_ids):,} + {len(answer.response_ids):,} tokens"
         valid = "valid" if step.valid else "invalid"
         yield f"-- turn {turn}: reward {step.reward:g}, {valid}, version {versions}, {tokens}"
-        yield step.observation if isinstance(step.observation, str) else step.observation["text"]
+        yield observed_text(step.observation)
         yield f"> {answer.text or answer.action}"
 
 
@@ -141,7 +142,7 @@ def run_tag(arguments: argparse.Namespace) -> int:
 def run_drop(arguments: argparse.Namespace) -> int:
     """Drop groups."""
     with _opened(arguments.folder) as pool:
-        pool.groups(*arguments.groups)  # all are there, or none is dropped
+        pool.groups(*arguments.groups)  # raises for a missing one, before any is dropped
         for group in arguments.groups:
             pool.drop(group)
     return 0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
@@ -19,10 +18,11 @@ from agentgym.io.optional import load
 from agentgym.io.untrusted import read_text
 
 if TYPE_CHECKING:
+    from agentgym.prompts.chat_template import ChatTemplate
     from agentgym.training.doctor import CheckResult
 
 TINY = {"cpu": "tiny:0.1m", "cuda": "tiny:5m"}
-"""Models that are checked with by default."""
+"""Models that the check trains by default."""
 
 _SHOWN = ("tokens_per_second", "logp_diff_mean", "peak_memory", "planned_memory", "log_prob_gap_mean", "mfu")
 
@@ -48,7 +48,8 @@ def add_to(commands: Commands[Parser]) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="a model directory or chat template: are its calls of each suite's tools read back?",
+        help="a model directory, OWNER/NAME of the hub or chat template: are its calls of each suite's tools "
+        "read back?",
     )
 
 
@@ -87,22 +88,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_calls(model: str) -> int:
-    """Print what comes back of the calls that a chat template writes of each suite's tools."""
+    """Print, for each suite's tools, whether calls written by the chat template can be parsed."""
     from agentgym.prompts.chat_template import ChatSetup
     from agentgym.prompts.tool_trip import INSTEAD, round_trip
     from agentgym.registration import ENVIRONMENTS, suite_spec
 
-    source, special = _chat_template(Path(model))
+    template = _chat_template(model)
     console, read = open_console(), True
     for env_id in ENVIRONMENTS:
         tools = suite_spec(env_id).tools
         setup = ChatSetup(tools=tuple(tool.schema() for tool in tools))
-        if not tools or not setup.taken_by(source, special).tools:
+        if not tools or not setup.taken_by(template).tools:
             line = (
                 "ok   in the prompt: the chat template has no place for tools" if tools else "ok   no tools"
             )
         else:
-            trip = round_trip(source, special, tools)
+            trip = round_trip(template, tools)
             read = read and not trip.problem
             line = (
                 f"ok   {trip.convention}: {trip.tried} of {trip.tried} calls of {len(tools)} tools read back"
@@ -113,10 +114,14 @@ def _show_calls(model: str) -> int:
     return 0 if read else 1
 
 
-def _chat_template(path: Path) -> tuple[str, Mapping[str, Any]]:
-    """Return a chat template and the special tokens that it may name."""
-    if path.suffix == ".jinja":
-        return read_text(path), {"bos_token": "<s>", "eos_token": "</s>"}
+def _chat_template(name: str) -> ChatTemplate:
+    """Return a chat template with the special tokens that it may name."""
+    from agentgym.io.hub import TOKENIZER_FILES, model_directory
+    from agentgym.prompts.chat_template import ChatTemplate
+
+    if name.endswith(".jinja"):
+        return ChatTemplate(read_text(Path(name)), {"bos_token": "<s>", "eos_token": "</s>"})
+    path = model_directory(name, TOKENIZER_FILES)
     if not path.is_dir():
         raise UsageError(
             f"{path} is neither a model directory nor a chat template: give FOLDER or FILE.jinja"
@@ -126,7 +131,7 @@ def _chat_template(path: Path) -> tuple[str, Mapping[str, Any]]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             path, local_files_only=True, trust_remote_code=False
         )
-        return tokenizer.get_chat_template(), tokenizer.special_tokens_map
+        return ChatTemplate.of(tokenizer)
     except (OSError, ValueError, KeyError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise UsageError(f"cannot read a chat template from {path}: {reason}") from error

@@ -10,7 +10,7 @@ from agentgym.cli.parser import Commands, Parser, add_command
 from agentgym.cli.terminal import open_console
 
 _WIDTH = 100
-"""Columns where neither a terminal nor ``COLUMNS`` says how many."""
+"""Width of the output, in columns, where neither a terminal nor ``COLUMNS`` sets one."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         game = class_of(env_id)
         show(f"{env_id}  {game.default_max_steps} steps, {game.action_kind} actions", "bold")
         for found in data_sets(env_id):
-            missing = f" [missing: agentgym data import {found.missing} PATH]" if found.missing else ""
+            missing = f" [missing: agentgym data {found.missing}]" if found.missing else ""
             show(f"{found.name}: {found.line}{missing}")
     for env_id in ARRAY_ENVIRONMENTS:
         show(f"{env_id}  arrays for numeric learners: gymnasium.make only", "bold")

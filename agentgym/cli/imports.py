@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentgym.evaluation.suites.suite import Suite, SuiteEnv
 
 MAX_SHOWN = 20
-"""Lines of a kind that are printed; the report has them all."""
+"""Most printed lines of a kind; the report has all of them."""
 
 
 def add_to(commands: Commands[Parser]) -> None:

@@ -8,23 +8,25 @@ from pathlib import Path
 from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.corpus import (
-    CORPORA,
     NamedCorpus,
+    add_corpora,
     add_corpus,
     add_engine,
-    build_passages,
+    corpora_in_cache,
     descriptions,
     find_corpus,
-    searcher_of,
+    find_place,
+    open_named,
+    placed,
 )
-from agentgym.cli.parser import Commands, Parser, add_command, add_groups, parse_options
-from agentgym.cli.terminal import open_console
+from agentgym.cli.download import add_index
+from agentgym.cli.parser import Commands, Parser, add_command, add_groups
+from agentgym.cli.terminal import open_console, say
 from agentgym.data.progress import progress_bar
 from agentgym.errors import UsageError
-from agentgym.io.paths import cache_directory
 
 SHOWN = 160
-"""Characters of a passage's text in an answer."""
+"""Most characters of a passage's text in the output."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -41,6 +43,7 @@ def add_to(commands: Commands[Parser]) -> None:
     add_corpus(build)
     add_engine(build)
     _add_adopt(actions)
+    add_index(actions)
     info = add_command(
         actions,
         "info",
@@ -59,7 +62,7 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     add_corpus(verify)
     verify.add_argument("--index", metavar="NAME", help="one index, as `info` names it (default: all)")
-    verify.add_argument("--encoder", help="of an index whose encoder is no preset: its folder")
+    verify.add_argument("--encoder", help="of an index whose encoder was a folder: its folder")
     listed = add_command(
         actions,
         "list",
@@ -67,13 +70,7 @@ def add_to(commands: Commands[Parser]) -> None:
         about="List the corpora that are described, and those that are built.",
         example="agentgym index list",
     )
-    listed.add_argument(
-        "--corpora",
-        type=Path,
-        default=CORPORA,
-        metavar="FOLDER",
-        help="where descriptions are looked for (default: indexes)",
-    )
+    add_corpora(listed)
 
 
 def _add_adopt(actions: Commands[Parser]) -> None:
@@ -93,10 +90,13 @@ def _add_adopt(actions: Commands[Parser]) -> None:
         metavar="FILE",
         help="JSON lines of {id, contents} or {id, title, text}, in the order of the vectors",
     )
-    adopt.add_argument("--name", required=True, help="what the corpus is called")
+    adopt.add_argument(
+        "--name", required=True, help="what the corpus is called: as described, or a name of its own"
+    )
+    add_corpora(adopt)
     adopt.add_argument("--encoder", help="what made the vectors: e5-base-v2, for Search-R1's and FlashRAG's")
     adopt.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help="where manifests go (default: by name, in the cache)"
+        "--folder", type=Path, metavar="FOLDER", help="where manifests go (default: where NAME is looked for)"
     )
 
 
@@ -117,15 +117,10 @@ def _add_query(actions: Commands[Parser]) -> None:
 
 def run_build(arguments: argparse.Namespace) -> int:
     """Build a corpus and an index over it."""
-    corpus = _corpus(arguments)
-    engine = corpus.engine(arguments.engine)
-    build_passages(corpus)
-    searcher = searcher_of(
-        corpus, engine, arguments.encoder, arguments.device, parse_options(arguments.option)
-    )
+    corpus, searcher = open_named(arguments, build=True)
     _say_deviations(corpus)
     manifest = searcher.index.manifest
-    _say(f"{len(searcher.store):,} passages, indexed by {manifest.engine}, in {corpus.folder}")
+    say(f"{len(searcher.store):,} passages, indexed by {manifest.engine}, in {corpus.folder}")
     return 0
 
 
@@ -135,21 +130,17 @@ def run_adopt(arguments: argparse.Namespace) -> int:
 
     if Path(arguments.name).name != arguments.name:
         raise UsageError(f"the name {arguments.name!r} is no name of a folder")
-    folder = arguments.folder or cache_directory() / "indexes" / arguments.name
+    place = find_place(arguments.name, arguments.corpora)
+    folder, named = arguments.folder or place.folder, place.spec.name if place.spec else arguments.name
     for path in (arguments.source, arguments.documents):
         if not path.exists():
             raise UsageError(f"there is nothing at {path}: name the index and its documents")
-    with progress_bar(f"taking over {arguments.source}") as progress:
-        searcher = adopt_index(
-            arguments.source,
-            folder,
-            corpus=arguments.name,
-            published=arguments.documents,
-            encoder=arguments.encoder,
-            progress=lambda done: progress(done, done),
-        )
+    searcher = adopt_index(
+        arguments.source, folder, corpus=named, published=arguments.documents, encoder=arguments.encoder
+    )
     manifest = searcher.index.manifest
-    _say(f"{len(searcher.store):,} passages, ranked by {manifest.engine}: see `agentgym index info {folder}`")
+    found = arguments.folder or arguments.name
+    say(f"{len(searcher.store):,} passages, ranked by {manifest.engine}: see `agentgym index info {found}`")
     return 0
 
 
@@ -182,34 +173,29 @@ def run_info(arguments: argparse.Namespace) -> int:
         ]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        _say(f"{name:<{width}}  {printable(str(value))}")
+        say(f"{name:<{width}}  {printable(str(value))}")
     _say_deviations(corpus)
     return 0
 
 
 def run_query(arguments: argparse.Namespace) -> int:
-    """Print what is found."""
-    corpus = _corpus(arguments)
+    """Print the passages that a query finds."""
     if arguments.k < 1:
         raise UsageError(f"a search returns one passage at least: ask for -k 1 or more, not {arguments.k}")
-    engine = corpus.engine(arguments.engine)
-    build_passages(corpus)
-    searcher = searcher_of(
-        corpus, engine, arguments.encoder, arguments.device, parse_options(arguments.option)
-    )
+    _, searcher = open_named(arguments)
     found = searcher.hits(arguments.queries, min(arguments.k, len(searcher.store)))
     for query, hits in zip(arguments.queries, found, strict=True):
         if len(arguments.queries) > 1:
-            _say(f"{printable(query)}:")
+            say(f"{printable(query)}:")
         if not len(hits.documents):
-            _say("nothing is found")
+            say("nothing is found")
         numbers, scores = hits.documents.tolist(), hits.scores.tolist()
         for rank, (number, score) in enumerate(zip(numbers, scores, strict=True), start=1):
             passage = searcher.store[number]
             text = " ".join(passage.text.split())
             cut = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-            _say(printable(f"{rank:>3}  {score:>8.3f}  {passage.id}  {passage.title}"))
-            _say(printable(f"               {cut}"))
+            say(printable(f"{rank:>3}  {score:>8.3f}  {passage.id}  {passage.title}"))
+            say(printable(f"               {cut}"))
     return 0
 
 
@@ -245,31 +231,28 @@ def run_verify(arguments: argparse.Namespace) -> int:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Print one row per corpus."""
+    from rich.filesize import decimal
     from rich.table import Table
 
-    table = Table("corpus", "what", "licence", "passages", "indexes", "folder", box=None, pad_edge=False)
-    table.columns[0].no_wrap = True
-    seen = set()
-    for spec in descriptions(arguments.corpora):
-        corpus = find_corpus(spec.name, arguments.corpora)
-        seen.add(corpus.folder)
-        count = (
-            f"{len(corpus.store()):,}"
-            if corpus.is_built
-            else f"({spec.passages:,})"
-            if spec.passages
-            else "(any number)"
+    table = Table("corpus", "passages", "size", "indexes", box=None, pad_edge=False)
+    table.columns[0].overflow = table.columns[3].overflow = "fold"
+    table.columns[1].justify = table.columns[2].justify = "right"
+    described = [(spec, placed(spec)) for spec in descriptions(arguments.corpora)]
+    seen = {corpus.folder for _, corpus in described}
+    rows = [
+        (spec.name, f"({spec.passages:,})" if spec.passages else "(any)", each) for spec, each in described
+    ]
+    rows += [(each.folder.name, "", each) for each in corpora_in_cache() if each.folder not in seen]
+    for name, expected, corpus in rows:
+        files = [file for file in corpus.folder.rglob("*") if file.is_file()] if corpus.is_built else []
+        table.add_row(
+            name,
+            f"{len(corpus.store()):,}" if corpus.is_built else expected,
+            decimal(sum(file.stat().st_size for file in files)) if files else "",
+            ", ".join(corpus.indexes) or ("none" if corpus.is_built else "not built"),
         )
-        state = ", ".join(corpus.indexes) or "none"
-        table.add_row(spec.name, spec.about, spec.licence, count, state, str(corpus.folder))
-    for folder in sorted((cache_directory() / "indexes").glob("*")):
-        corpus = NamedCorpus(None, folder)
-        if folder not in seen and corpus.is_built:
-            store = corpus.store()
-            state = ", ".join(corpus.indexes) or "none"
-            table.add_row(store.corpus, "", "", f"{len(store):,}", state, str(folder))
-    open_console().print(table, markup=False)
-    _say("a number in brackets is expected, and not built here")
+    open_console(80).print(table, markup=False)
+    say("a number in brackets is expected; `agentgym index info CORPUS` tells more")
     return 0
 
 
@@ -277,12 +260,8 @@ def _corpus(arguments: argparse.Namespace) -> NamedCorpus:
     return find_corpus(arguments.corpus, arguments.corpora, arguments.folder)
 
 
-def _say(line: str) -> None:
-    open_console().print(line, markup=False, soft_wrap=True)
-
-
 def _say_deviations(corpus: NamedCorpus) -> None:
-    """Report what is otherwise than described."""
+    """Report differences from the corpus's description."""
     built = corpus.built
     for deviation in built.deviations if built is not None else ():
         line = f"{corpus.folder.name}: {printable(deviation)}"

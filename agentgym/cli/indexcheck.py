@@ -12,21 +12,18 @@ from agentgym.retrieval.corpus.passages import PassageStore
 from agentgym.retrieval.encoders import TextEncoder
 from agentgym.retrieval.engines.vectors import VECTORS, open_vectors
 from agentgym.retrieval.index import Index, Manifest
+from agentgym.retrieval.inner_products import normalised, row_sums
 from agentgym.retrieval.opening import open_index
-from agentgym.retrieval.products import normalised, row_sums
 
 SAMPLE = 100
-"""Passages that are looked at one by one."""
+"""Number of passages that are checked one by one."""
 
 ALIKE = 0.99
-"""Cosine of a stored vector and the same passage's new one at least: half precision is off by 0.001."""
+"""Least cosine of a stored vector and the recomputed one: half precision is off by 0.001."""
 
 
 def index_problems(folder: Path, store: PassageStore, encoder: str | None) -> Iterator[str]:
-    """Yield the defects of an index, a line each.
-
-    ``encoder``: of an index of vectors whose encoder is no preset.
-    """
+    """Yield the defects of an index, a line each; vectors need an ``encoder`` where theirs is no preset."""
     try:
         manifest = Manifest.read(folder)
         manifest.require(folder, corpus_sha256=store.sha256, count=len(store))
@@ -37,7 +34,7 @@ def index_problems(folder: Path, store: PassageStore, encoder: str | None) -> It
         yield from list(_wrong_ids(index, store)) or list(_strange(folder, index, store))
     except UsageError as error:
         yield str(error)
-    except (OSError, ValueError) as error:  # of files that are cut or changed
+    except (OSError, ValueError) as error:  # truncated or changed files
         yield f"its files cannot be read ({' '.join(str(error).split())}): delete {folder} and build it again"
 
 

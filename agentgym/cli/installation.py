@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FAISS = ("faiss-cpu", "faiss-gpu", "faiss-gpu-cu12")
-"""Packages that hold one and the same module."""
+"""Packages that install the same module, of which only one may be present."""
 
 _OF_DEVELOPERS = ("dev", "docs", "peers", "test")
 _ENV = "agentgym/EZPoints-v0"
@@ -33,8 +33,8 @@ def check_installation(console: Console) -> int:
         try:
             state, line = "ok  ", check()
         except Exception as error:  # noqa: BLE001  # whatever is wrong with the installation is the report
-            said = " ".join(str(error).split()) or type(error).__name__
-            state, line, sound = "FAIL", f"{check.__name__[1:]}: {said}", False
+            reason = " ".join(str(error).split()) or type(error).__name__
+            state, line, sound = "FAIL", f"{check.__name__[1:]}: {reason}", False
         console.print(printable(f"{state} {line}"), markup=False, soft_wrap=True)
     for line in (_data(), *_extras()):
         console.print(printable(line), markup=False, soft_wrap=True)
@@ -43,8 +43,8 @@ def check_installation(console: Console) -> int:
 
 def _python() -> str:
     here = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    tried = here.startswith("Python 3.11.") and here.endswith("on Linux x86_64")
-    return here if tried else f"{here}, which is not tested: Python 3.11 on Linux x86_64 is"
+    tried = re.fullmatch(r"Python 3\.1[123]\.\S+ on Linux x86_64", here)
+    return here if tried else f"{here}, which is not tested: Python 3.11 to 3.13 on Linux x86_64 are"
 
 
 def _core() -> str:
@@ -98,13 +98,15 @@ def _data() -> str:
 
 
 def _extras() -> Iterator[str]:
-    """Yield a line for each extra that users install: what it lacks, and how that is installed."""
+    """Yield a line for each extra that users install: its missing packages, and how to install them."""
     if _is_installed(DISTRIBUTION):
         for extra in metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or ():
-            missing = [name for name in map(_name, packages_of(extra)) if not _is_installed(name)]
+            names = [*map(_name, packages_of(extra))]
+            missing = [name for name in names if not _is_installed(name)]
             if extra not in _OF_DEVELOPERS:
-                line = f"absent ({', '.join(missing)}): {install_command(extra)}" if missing else "present"
-                yield f"     extra {extra}: {line}"
+                absent = f"absent ({', '.join(missing)}): " if missing else ""
+                state = "present" if names and not missing else f"{absent}{install_command(extra)}"
+                yield f"     extra {extra}: {state}"
 
 
 def _name(requirement: str) -> str:

@@ -17,7 +17,7 @@ _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _END_OF_INPUT = "\x04"
 
 _REST_SECONDS = 0.05
-"""How long after Escape the rest of an arrow key may take; a person is slower."""
+"""Longest time from Escape to the rest of an arrow key's code, in seconds; a person types more slowly."""
 
 
 class Keyboard:
@@ -82,5 +82,5 @@ class Keyboard:
 
 
 def drop_typed_ahead() -> None:
-    """Forget what has been typed and not read."""
+    """Discard unread keys."""
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

@@ -125,7 +125,7 @@ def build(
 
 
 def print_boards(boards: Sequence[Board], unranked: Sequence[Unranked], console: Console) -> None:
-    """Print the main tables of boards, what has to be known of them, and why runs are not on them."""
+    """Print the main tables of boards with their notes, and the reasons why runs are not on them."""
     from rich.table import Table
     from rich.text import Text
 
@@ -134,7 +134,7 @@ def print_boards(boards: Sequence[Board], unranked: Sequence[Unranked], console:
     for board, title in zip(boards, titles(boards), strict=True):
         head, lines = main_cells(board, unread=True)
         table = Table(title=Text(printable(title)), title_justify="left")
-        # turned, an agent a column: terminals are narrow, and agents fewer than environments
+        # transposed, one column per agent: terminals are narrow, and there are fewer agents than environments
         for cell in (head[1], *(line[1] for line in lines)):
             table.add_column(Text(printable(cell.strip("*"))))
         for number, name in enumerate(head):

@@ -1,4 +1,4 @@
-"""What the commands that serve have in common: where they listen, the token, and how they end."""
+"""Shared parts of serving commands: address, token and shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.io.untrusted import read_file
 
 if TYPE_CHECKING:
     from agentgym.serving.app_server import AppServer
-    from agentgym.serving.server import SiteServer
+    from agentgym.serving.http_server import SiteServer
 
 
 def add_address(parser: Parser) -> None:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from agentgym.evaluation.verify.box import Limits
 
 Run = Callable[[argparse.Namespace], int]
-"""A command: takes its arguments, returns the exit code."""
+"""Function of a command: takes its arguments, returns the exit code."""
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DOTTED_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _BARE_WORD = re.compile(r"(?!(?:true|false|inf|nan)$)(?:[A-Za-z_/]|\.{1,2}/)[A-Za-z0-9_./:@-]*")
-"""A word or a path, which is a text without quotation marks."""
+"""Pattern of a word or path, which is a text without quotation marks."""
 
 
 Commands = argparse._SubParsersAction  # the type argparse gives no public name
@@ -31,9 +31,9 @@ class Parser(argparse.ArgumentParser):
     """An `argparse.ArgumentParser` that raises instead of printing its usage."""
 
     declare: Callable[[str], None] | None = None
-    """Adds the command of a name that was asked for and is missing, or raises a UsageError."""
+    """Function that adds the parser of a command by its name; UsageError for an unknown one."""
     implied: tuple[str, tuple[str, ...]] = ("", ())
-    """A command, and the flags that imply it in a line that begins with a flag instead of a command."""
+    """Default command, and the flags that imply it where a line begins with a flag."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Put the implied command in front, and parse as always."""

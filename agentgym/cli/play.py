@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from agentgym.agents.screen import end_of, text_of
+from agentgym.agents.screen import end_of, printable, text_of
 from agentgym.agents.table import AGENTS, check_agent, make_agent
 from agentgym.cli.board import Frame, FrameDisplay, FrameLog, PlayScreen
 from agentgym.cli.commands import COMMANDS
@@ -26,9 +26,11 @@ from agentgym.cli.parser import (
     seed,
 )
 from agentgym.cli.prompt import LineReader, PipedLines
-from agentgym.cli.session import Session, script_line
 from agentgym.cli.terminal import is_interactive, open_console
+from agentgym.cli.terminal_session import Session, script_line
+from agentgym.core.text_image import FAINT, blank, check_packages, columns_of, enlarged, gif, page, wrapped
 from agentgym.core.types import Completion, Policy, Request, Snapshot, Step, Trajectory
+from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.vector.core import AgentVectorEnv
@@ -40,11 +42,22 @@ WATCHING_DELAY = 0.3
 """Seconds between the steps of an agent that a person watches."""
 
 FORMATS = {".jsonl": "JSON lines", ".gif": "GIF pictures"}
-"""What files of a suffix hold."""
+"""Format of a recording, by suffix."""
 
 KEYS = "arrow keys or w a s d: move   Backspace: undo   :help   :quit"
 LINES = "type an action or its number, Tab completes   :undo   :help   :quit"
 """Last line of the legend, where keys act at once and where they do not."""
+
+
+FRAME_MILLISECONDS = 500
+
+END_MILLISECONDS = 2000
+
+_MIN_HEIGHT = 320
+"""Pixels: smaller pictures are enlarged by a whole number to about this height."""
+
+_MIN_COLUMNS = 30
+"""Characters a line of a caption below a narrow picture."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -94,8 +107,6 @@ def run(arguments: argparse.Namespace) -> int:
         if path is not None:
             _check_file(flag, path, suffix)
     if arguments.gif is not None:
-        from agentgym.cli.film import check_packages
-
         check_packages()
     with closing(open_vector(arguments.env, 1, split=arguments.split, options=options)) as envs:
         if arguments.agent == "human":
@@ -111,7 +122,7 @@ def _play(envs: AgentVectorEnv, arguments: argparse.Namespace) -> None:
     with ExitStack() as opened:
         display, lines = _open_display(envs, console, opened)
         session = Session(envs, display, lines, env_id=arguments.env, seed=arguments.seed)
-        opened.callback(lambda: _write(arguments.record, session.records))  # also after Ctrl-C
+        opened.callback(lambda: _write(arguments.record, session.records))  # also written after Ctrl-C
         opened.callback(lambda: _film(arguments.gif, envs, session.states, session.steps))
         session.play(arguments.task)
 
@@ -137,7 +148,7 @@ def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: d
 
     console = open_console()
     agent = make_agent(arguments.agent, envs, **agent_options)
-    _, infos = envs.reset_at([0], [arguments.task], [arguments.seed])  # draws the task
+    _, infos = envs.reset_at([0], [arguments.task], [arguments.seed])  # the reset draws the task
     task = infos["task_id"][0]
     on_screen = sys.stdout.isatty() and not console.is_dumb_terminal
     delay = arguments.delay
@@ -148,7 +159,7 @@ def _watch(envs: AgentVectorEnv, arguments: argparse.Namespace, agent_options: d
         if is_interactive():
             from agentgym.cli.keyboard import Keyboard
 
-            opened.enter_context(Keyboard())  # what is typed meanwhile is neither shown nor kept
+            opened.enter_context(Keyboard())  # keys typed meanwhile are neither shown nor read later
         display: FrameDisplay = FrameLog(console, hints)
         if on_screen:
             display = opened.enter_context(PlayScreen(console, hints, "Ctrl-C ends"))
@@ -190,7 +201,7 @@ class _Shown:
                 actions=request.admissible_actions,
                 state_hash=request.state_hash,
                 step=request.history[-1] if request.history else None,
-                kept=self._hints.kept_line(text_of(first)),
+                pinned=self._hints.pinned_line(text_of(first)),
             )
         )
         sleep(self._delay)
@@ -206,7 +217,7 @@ class _Shown:
                 actions=(),
                 state_hash=trajectory.state_hashes[-1],
                 step=trajectory.steps[-1] if trajectory.steps else None,
-                kept=self._hints.kept_line(text_of(trajectory.steps[0].observation))
+                pinned=self._hints.pinned_line(text_of(trajectory.steps[0].observation))
                 if trajectory.steps
                 else "",
                 end=end_of(trajectory),
@@ -223,12 +234,11 @@ def _check_file(flag: str, path: Path, suffix: str) -> None:
     if path.exists():
         raise UsageError(f"{flag} would overwrite {path}: name a new file")
     if not path.resolve().parent.is_dir():
-        raise UsageError(f"{flag}: there is no folder {path.resolve().parent}")
+        raise UsageError(f"{flag}: there is no folder {path.resolve().parent}; make it first")
 
 
 def _film(path: Path | None, envs: AgentVectorEnv, states: Sequence[Snapshot], steps: Sequence[Step]) -> None:
     if path is not None and states:
-        from agentgym.cli.film import film
         from agentgym.io.files import writing
 
         picture = film(envs.prototype.spawn(), states, steps)
@@ -241,3 +251,31 @@ def _write(path: Path | None, records: Sequence[dict[str, Any]]) -> None:
         from agentgym.io.files import replace_file
 
         replace_file(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def film(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[Step]) -> bytes:
+    """Draw an episode as an endless GIF: a picture of each state, with the step that led there.
+
+    ``env``: of the episode's suite and data, whose own episode is lost; ``states``: T + 1; ``steps``: the T
+    between them.
+    """
+    return gif(list(_pictures(env, states, steps)), [FRAME_MILLISECONDS] * len(steps) + [END_MILLISECONDS])
+
+
+def _pictures(env: AgentEnv[Any], states: Sequence[Snapshot], steps: Sequence[Step]) -> Iterator[Any]:
+    """Yield each state as a picture with its caption."""
+    env.render_mode = "rgb_array"
+    captions = ["the beginning", *(_caption(number, step) for number, step in enumerate(steps, start=1))]
+    for state, caption in zip(states, captions, strict=True):
+        env.restore(state)
+        board = enlarged(env.render(), _MIN_HEIGHT)
+        words = page(wrapped(caption, max(columns_of(board.width), _MIN_COLUMNS)), FAINT)
+        picture = blank(max(board.width, words.width), board.height + words.height)
+        picture.paste(board, (0, 0))
+        picture.paste(words, (0, board.height))
+        yield picture
+
+
+def _caption(number: int, step: Step) -> str:
+    rejected = "" if step.valid else ", rejected"
+    return f"{number}: {printable(step.action)}, reward {step.reward:g}{rejected}"

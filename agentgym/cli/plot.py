@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 XS = ("iteration", "episodes", "env_steps", "tokens", "seconds")
-"""As `agentgym.history.curves.XS`, which the parser has no need to load."""
+"""Copy of `agentgym.history.curves.XS`, so that the parser need not load that module."""
 
 
 def add_to(commands: Commands[Parser]) -> None:

@@ -10,7 +10,7 @@ from agentgym.cli.board import PlayScreen
 from agentgym.cli.keyboard import BACKSPACE, ENTER, ESCAPE, Keyboard, drop_typed_ahead
 
 UNDO = ":undo"
-"""What Backspace says where nothing has been typed."""
+"""Command that Backspace sends where nothing has been typed."""
 
 PROMPT = "> "
 
@@ -42,7 +42,7 @@ class TerminalPrompt:
     """
 
     def __init__(self, screen: PlayScreen | None):
-        """Take the screen that shows what is typed; None for a terminal that only scrolls."""
+        """Take the screen that shows typed text; None for a terminal that only scrolls."""
         self._screen = screen
         self._keyboard: Keyboard | None = None
         self._open = ExitStack()
@@ -57,7 +57,7 @@ class TerminalPrompt:
         self._open.close()
 
     def read(self, keys: Mapping[str, str], actions: Sequence[str]) -> str:
-        """Return the next line, or what a key stands for."""
+        """Return the next line, or the command of a key."""
         if self._screen is None:
             return input(PROMPT)
         if keys and self._keyboard is None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from agentgym.cli.commands import COMMANDS
-from agentgym.cli.corpus import add_corpus, add_engine, build_passages, find_corpus, searcher_of
+from agentgym.cli.corpus import add_corpus, add_engine, open_named
 from agentgym.cli.listening import add_address, add_repeated, read_token, serve_until_interrupted
 from agentgym.cli.parser import (
     Commands,
@@ -22,7 +22,7 @@ from agentgym.cli.serve_gateway import add_gateway
 from agentgym.cli.terminal import open_console
 
 RETRIEVAL = "retrieval"
-"""The command that serves no suite."""
+"""Name of the command that serves a search index instead of a suite."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -129,17 +129,12 @@ def run_env(arguments: argparse.Namespace) -> int:
 def run_retrieval(arguments: argparse.Namespace) -> int:
     """Serve search until Ctrl-C."""
     from agentgym.io.records import parse
-    from agentgym.retrieval.corpus.dialects import RetrievalLimits
+    from agentgym.retrieval.corpus.wire_formats import RetrievalLimits
     from agentgym.serving.retrieval.app import RetrievalService
     from agentgym.serving.retrieval.server import RetrievalServer
 
     limits = parse(RetrievalLimits, parse_options(arguments.limit), "--limit")
-    corpus = find_corpus(arguments.corpus, arguments.corpora, arguments.folder)
-    engine = corpus.engine(arguments.engine)
-    build_passages(corpus)
-    searcher = searcher_of(
-        corpus, engine, arguments.encoder, arguments.device, parse_options(arguments.option)
-    )
+    _, searcher = open_named(arguments)
     service = RetrievalService(searcher, limits=limits, default_k=arguments.k, quoted=arguments.quote_titles)
     with RetrievalServer(
         arguments.host, arguments.port, service, allowed_hosts=arguments.allow_host
@@ -155,7 +150,7 @@ def run_retrieval(arguments: argparse.Namespace) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     from agentgym.io.files import make_folder
-    from agentgym.serving.server import SiteServer
+    from agentgym.serving.http_server import SiteServer
     from agentgym.serving.site import EnvSite, pages_of
 
     pages = pages_of(arguments.suite)

@@ -20,8 +20,8 @@ from agentgym.cli.parser import (
 from agentgym.cli.terminal import open_console
 
 if TYPE_CHECKING:
-    from agentgym.training.engines.types import Engine
-    from agentgym.training.models.models import LanguageModel
+    from agentgym.inference.engines.types import Engine
+    from agentgym.inference.models.language_model import LanguageModel
 
 
 def add_gateway(servers: Commands[Parser]) -> None:
@@ -76,8 +76,8 @@ def run_gateway(arguments: argparse.Namespace) -> int:
     from agentgym.serving.env.service import EnvService
     from agentgym.serving.env.sessions import EnvLimits
     from agentgym.serving.gateway.app import make_app
-    from agentgym.serving.gateway.gateway import Gateway
     from agentgym.serving.gateway.journal import SessionJournal
+    from agentgym.serving.gateway.service import Gateway
     from agentgym.serving.gateway.sessions import GatewayLimits
 
     limits = parse(GatewayLimits, parse_options(arguments.limit), "--limit")
@@ -108,8 +108,9 @@ def _open_engine(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Langu
     """Open the model and what samples from it, with the weights of the run that is followed."""
     import torch
 
-    from agentgym.training.engines.replay import RecordingEngine
-    from agentgym.training.standalone import CheckpointFollower, open_engine
+    from agentgym.inference.engines.recording import RecordingEngine
+    from agentgym.inference.engines.standalone import open_engine
+    from agentgym.training.track.follower import CheckpointFollower
 
     dtype = getattr(torch, arguments.dtype)
     model, engine = open_engine(

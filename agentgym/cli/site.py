@@ -102,7 +102,8 @@ def _add_serve(group: Commands[Parser]) -> None:
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    from agentgym.site.serving import FolderSite, SiteServer
+    from agentgym.serving.http_server import SiteServer
+    from agentgym.site.folder import FolderSite
 
     site = FolderSite(arguments.folder)
     console = open_console()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH_OF_FILES = 160
-"""Columns of tables that no terminal limits."""
+"""Width of tables in files and pipes, in columns."""
 
 
 def open_console(width: int | None = None) -> Console:
@@ -21,8 +21,13 @@ def open_console(width: int | None = None) -> Console:
     """
     from rich.console import Console
 
-    said = width is not None and os.environ.get("COLUMNS", "").isdecimal()
-    return Console(highlight=False, width=None if said or sys.stdout.isatty() else width or WIDTH_OF_FILES)
+    given = width is not None and os.environ.get("COLUMNS", "").isdecimal()
+    return Console(highlight=False, width=None if given or sys.stdout.isatty() else width or WIDTH_OF_FILES)
+
+
+def say(line: str) -> None:
+    """Print one line of a command's results, however long it is."""
+    open_console().print(line, markup=False, soft_wrap=True)
 
 
 def open_progress_console() -> Console:

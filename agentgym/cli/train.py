@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,8 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups, parse_options, seed
-from agentgym.cli.plan import show_plan
 from agentgym.cli.terminal import open_console, open_progress_console
-from agentgym.cli.train_bc import add_bc
+from agentgym.cli.train_bc import add_bc, default_folder
 from agentgym.errors import UsageError
 from agentgym.io.optional import only_trusted
 
@@ -23,15 +23,21 @@ if TYPE_CHECKING:
     from agentgym.training.run import RunResult
 
 PRESETS = ("tiny", "paper", "plain")
-"""What a run may begin with: settings for tiny models, the recipe of a paper, or nothing but defaults."""
+"""Presets of a run: settings for tiny models, the paper's recipe, or the defaults alone."""
 
 TRAINABLE = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.trainable)
-"""Built-in algorithms that the trainer has everything for."""
+"""Built-in algorithms that the trainer can run without the user's own code."""
 
 LOGS = ("console", "jsonl")
 """Default logs of iterations."""
 
 _FLAGS = {"algorithm": "its name", "env_id": "--env", "model": "--model", "seed": "--seed"}
+
+
+GIB = 1 << 30
+
+GPU = "a GPU"
+"""Name of a device whose memory alone is known."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -153,7 +159,7 @@ def _add_environments(parser: Parser) -> None:
 
 
 def _add_machine(parser: Parser) -> None:
-    """Add what concerns the machine: what it holds, and what is trained on it all the same."""
+    """Add the options of the machine: its devices, and ``--force`` for models too large for it."""
     parser.add_argument(
         "--force",
         action="store_true",
@@ -207,18 +213,11 @@ def _train(arguments: argparse.Namespace) -> int:
         config = _config(arguments)
         if arguments.plan is not None:
             return show_plan(config, devices=arguments.plan, device_memory=arguments.device_memory)
-        folder = arguments.out or default_folder(config)
+        folder = arguments.out or default_folder(config, config.algorithm.replace(":", "."))
         outcome = start(config, folder, logs=logs, force=arguments.force)
     if outcome.is_first:
         _report(outcome)
     return 0
-
-
-def default_folder(config: TrainConfig) -> Path:
-    """Return the default output directory, named after the algorithm, the environment and the seed."""
-    env = config.env_id.rpartition("/")[2].rpartition("-v")[0].lower()
-    algorithm = config.algorithm.replace(":", ".")
-    return Path("runs") / f"{algorithm}-{env}-seed{config.seed}"
 
 
 def _refuse_settings(arguments: argparse.Namespace) -> None:
@@ -271,9 +270,9 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
         return override(known, {**given, **changes})
     env_id = given.pop("env_id", None) or (recipe.env_id if recipe is not None else "")
     if recipe is not None:
-        return override(recipe_config(recipe, env_id, **given), changes)
+        return recipe_config(recipe, env_id, changes, **given)
     preset = PLAIN if _preset(arguments) == "plain" else TINY
-    return override(preset.config(algorithm, env_id, **given), changes)
+    return preset.config(algorithm, env_id, changes, **given)
 
 
 def _mixed(text: str) -> dict[str, Any]:
@@ -289,8 +288,8 @@ def _mixed(text: str) -> dict[str, Any]:
 
 def _preset(arguments: argparse.Namespace) -> str:
     """Return the preset's name: by default tiny for tiny models, else the paper's where there is one."""
+    from agentgym.inference.policy.open import tiny_size
     from agentgym.recipes import algorithms_with_recipes
-    from agentgym.training.policy.open import tiny_size
 
     if arguments.preset is not None or arguments.table is not None:
         return arguments.preset or "paper"
@@ -338,12 +337,12 @@ def _refuse(flags: dict[str, Any], reason: str) -> None:
 
 
 def _report(outcome: RunResult) -> None:
-    from agentgym.training.models.lora import FOLDER
+    from agentgym.inference.models.lora import FOLDER
 
     console = open_console()
     model = None if outcome.checkpoint is None else outcome.checkpoint / "model"
     collapse = outcome.trend.collapse
-    said = {
+    messages = {
         "finished": f"finished after {outcome.iterations} iterations"
         + (f", but {collapse}" if collapse else ""),
         "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
@@ -354,10 +353,66 @@ def _report(outcome: RunResult) -> None:
         "no signal": f"ended after {outcome.iterations} iterations: in the last ones the episodes of every "
         f"group earned the same, which leaves nothing to learn from; {outcome.trend.why_alike}",
     }
-    console.print(said[outcome.end], markup=False, soft_wrap=True)
+    console.print(messages[outcome.end], markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
     if model is not None and (model / FOLDER).is_dir():
         line = f"the adapter is added to it in float32; for bfloat16 load the base with {model / FOLDER}"
         console.print(line, markup=False, soft_wrap=True)
     if outcome.best_checkpoint is not None:
         console.print(f"best model: {outcome.best_checkpoint / 'model'}", markup=False, soft_wrap=True)
+
+
+def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None) -> int:
+    """Print each rank's memory, and the settings that follow; return the exit code.
+
+    ``devices``: ranks, one a device; ``device_memory``: GiB of a device (default: this machine's).
+    """
+    from agentgym.training.machine.memory import plan_memory
+    from agentgym.training.machine.resources import (
+        MAX_MEMORY_FRACTION,
+        MAX_PARAMETERS,
+        Machine,
+        described,
+        model_size,
+        resolve,
+    )
+    from agentgym.training.machine.serving import parse_devices
+
+    if devices < 1 or (device_memory is not None and device_memory <= 0):
+        raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
+    if device_memory is None:
+        machine = Machine.here(config.device)
+    else:
+        here = Machine.here("auto")
+        machine = Machine("cuda", GPU, int(device_memory * GIB), has_vllm=here.has_vllm)
+    if config.devices:
+        devices = len(parse_devices(config.devices))
+    machine = replace(machine, ranks=devices)
+    size = model_size(config)
+    if size is None:
+        raise UsageError(
+            f"{config.model} is made for its environment: plan for a model directory, --model PATH"
+        )
+    resolved = resolve(config, machine, size)
+    plan = plan_memory(size, resolved, ranks=devices, device_memory=machine.memory)
+    console = open_console()
+    lines = [
+        f"{config.model}: {size.parameters / 1e9:.2f} billion parameters, {size.layers} layers",
+        *(f"{name:>8}  {value}" for name, value in described(resolved, machine)),
+        "",
+        *(f"{size / GIB:8.2f} GiB  {when:>8}  {what}" for when, what, size in plan.rows()),
+        "",
+        f"{plan.start / GIB:8.2f} GiB a rank while the run is opened",
+        f"{plan.peak / GIB:8.2f} GiB a rank at most, of {machine.memory / GIB:.1f}",
+    ]
+    fits = plan.peak <= MAX_MEMORY_FRACTION * machine.memory
+    if not fits:
+        lines.append("This does not fit: use more devices, learner.lora_rank, or learner.offload=true")
+    if size.parameters > MAX_PARAMETERS or size.experts:
+        lines.append(
+            "Above 14B dense, mixtures of experts, HSDP and context parallelism are not built here: use verl "
+            "with these environments (docs/bridges.md)"
+        )
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0 if fits else 1

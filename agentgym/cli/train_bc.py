@@ -16,6 +16,7 @@ from agentgym.errors import UsageError
 if TYPE_CHECKING:
     from agentgym.training.cloning.clone import Cloned
     from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics
+    from agentgym.training.config import TrainConfig
 
 ABOUT = "Teach a model what an environment's oracle or rule does (behaviour cloning), before an algorithm."
 
@@ -29,7 +30,7 @@ _FLAGS = {
 }
 
 _GENTLE = 1e-5
-"""Learning rate for models that know something already."""
+"""Learning rate for pretrained models."""
 
 
 def add_bc(commands: Commands[Parser]) -> None:
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agentgym.training.machine.resources import Machine
 
     config = _config(arguments)
-    folder = arguments.out or _default_folder(config)
+    folder = arguments.out or default_folder(config, "bc")
     with Ranks.join(Machine.here(config.device).device) as ranks:
         with epochs_bar(config, shown=ranks.is_first) as report:
             cloned = clone(config, folder, report=report, resume=arguments.resume, ranks=ranks)
@@ -85,10 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
+    from agentgym.inference.policy.open import default_prompting, tiny_size
     from agentgym.io.records import parse
     from agentgym.registration import suite_spec
     from agentgym.training.cloning.supervised import CloningConfig
-    from agentgym.training.policy.open import default_prompting, tiny_size
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
     for name in ("teacher", "tasks", "epochs"):
@@ -109,15 +110,16 @@ def _config(arguments: argparse.Namespace) -> CloningConfig:
     table["env_options"] = groups["env_options"]
     if "evaluation.split" in (
         recommended := suite_spec(arguments.env).tiny
-    ):  # of a suite without a split `valid`
+    ):  # a suite without a split `valid`
         table.setdefault("held_out_split", recommended["evaluation.split"])
     prompting = default_prompting(arguments.model, arguments.env).replaced(groups["prompting"])
     return parse(CloningConfig, {**table, "prompting": asdict(prompting)}, "settings")
 
 
-def _default_folder(config: CloningConfig) -> Path:
+def default_folder(config: CloningConfig | TrainConfig, algorithm: str) -> Path:
+    """Return the default output directory, named after the algorithm, the environment and the seed."""
     env = config.env_id.rpartition("/")[2].rpartition("-v")[0].lower()
-    return Path("runs") / f"bc-{env}-seed{config.seed}"
+    return Path("runs") / f"{algorithm}-{env}-seed{config.seed}"
 
 
 @contextmanager
@@ -134,9 +136,7 @@ def epochs_bar(config: CloningConfig, *, shown: bool = True) -> Iterator[Callabl
     )
     console = open_progress_console()
     with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bars:
-        bar = bars.add_task(
-            "", total=config.epochs + config.rounds * config.round_epochs, note="the teacher plays"
-        )
+        bar = bars.add_task("", total=config.epochs + config.rounds, note="the teacher plays")
         yield lambda metrics: bars.update(bar, advance=1, note=f"loss {metrics.loss:.3f}")
 
 

@@ -44,9 +44,9 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument(
         "--model",
-        type=Path,
-        metavar="FOLDER",
-        help="recompute random responses with the model in this directory, from the run's transcripts",
+        metavar="MODEL",
+        help="recompute random responses with this model, a directory or OWNER/NAME of the hub, from the "
+        "run's transcripts",
     )
     parser.add_argument(
         "--sample", type=int, metavar="N", help="with --model: responses that are recomputed (default: 200)"
@@ -59,11 +59,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Verify each run; 1 when one does not verify.
-
-    Raises:
-        UsageError: runs that cannot be verified, a line each, after the others.
-    """
+    """Verify each run; 1 when one does not verify. What cannot be verified is an error, a line each."""
     from agentgym.evaluation.suites import suite_file
     from agentgym.evaluation.verify.box import boxed
     from agentgym.evaluation.verify.submissions import run_places
@@ -78,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             if model is None and not arguments.rerun:
                 verdict = boxed(verify_run, path, **run_places(path, suites), limits=limits, **given)
-            else:  # the user's own files and servers, whose size only the user knows
+            else:  # the user's own files and servers, of any size
                 verdict = verify_run(path, rerun=arguments.rerun, model=model, **given)
         except (UsageError, OSError) as error:
             errors.append(f"{path}: {error}")
@@ -92,6 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _model_sample(arguments: argparse.Namespace) -> ModelSample | None:
     """Return the model sample of ``--model`` and its flags."""
     from agentgym.evaluation.verify.model_check import ModelSample
+    from agentgym.io.hub import model_directory
 
     chosen = {"sample": arguments.sample, "seed": arguments.sample_seed}
     given = {name: value for name, value in chosen.items() if value is not None}
@@ -99,7 +96,7 @@ def _model_sample(arguments: argparse.Namespace) -> ModelSample | None:
         if given:
             raise UsageError("--sample and --sample-seed go with --model: name the model's directory")
         return None
-    return ModelSample(arguments.model, **given)
+    return ModelSample(model_directory(arguments.model), **given)
 
 
 def report(folder: Path, verdict: Verdict, console: Console) -> bool:
@@ -111,11 +108,12 @@ def report(folder: Path, verdict: Verdict, console: Console) -> bool:
             f"; {found.sampled:,} of {found.responses:,} responses recomputed, log-probabilities differ by "
             f"at most {found.largest_difference:.1g}"
         )
+        checked += ", draws are the engine's own" if found.tolerance.draw >= 1 else ""
     if verdict.answers is not None:
-        said = verdict.answers
-        checked += f"; {said.recorded:,} answers recorded, {said.recomputed:,} recomputed"
-        checked += f", {said.attested:,} attested" if said.attested else ""
-        checked += "".join(f"; {reason}" for reason in said.absent)
+        answers = verdict.answers
+        checked += f"; {answers.recorded:,} answers recorded, {answers.recomputed:,} recomputed"
+        checked += f", {answers.attested:,} attested" if answers.attested else ""
+        checked += "".join(f"; {reason}" for reason in answers.absent)
     if verdict.ok:
         line = printable(f"{verdict.earned}: {folder} ({checked})")
         console.print(line, style="green", markup=False, soft_wrap=True)

@@ -85,16 +85,15 @@ def _view(arguments: argparse.Namespace) -> int:
         return 0
     env, episode = run.sample(arguments.episode)
     if arguments.step is not None and not 0 <= arguments.step <= episode.length:
-        raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {arguments.step}")
+        raise UsageError(f"the episode has steps 0 to {episode.length}: choose one, not {arguments.step}")
     # runs may be published without their transcripts
     transcript = find_transcript(run.folder, episode.transcript) if run.has_transcripts else None
     console = open_console()
     waits = is_interactive() and arguments.delay is None and arguments.step is None
     title = printable(f"{run.log.agent.display_name}, {episode.id}")
     with ExitStack() as stack:
-        game, _ = ReplayGames([env], run.answers, stack).of(env.label)
-        played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
-        for turn, frame in enumerate(played):
+        game, _ = ReplayGames([env], run.answers, stack, run.log.state_schemas).of(env.label)
+        for turn, frame in enumerate(frames(game, env, episode)):
             if turn and waits and not _wait():
                 return 0
             if turn and arguments.delay:
@@ -174,7 +173,7 @@ def _show_exchange(console: Console, transcript: TranscriptRecord, number: int) 
     from rich.text import Text
 
     if number >= len(transcript.steps):
-        return  # of another episode; verification says so
+        return  # a transcript of another episode, which verification reports
     step = transcript.steps[number]
     for message in transcript.messages(number):
         console.print(Text(f"[{printable(message.role)}]", style="bold"), soft_wrap=True)

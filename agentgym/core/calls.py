@@ -63,4 +63,4 @@ def _escaped(text: str) -> str:
 
 
 def _meant(escape: re.Match[str]) -> str:
-    return _MEANING.get(escape[1], escape[0])  # an unknown escape is what somebody typed
+    return _MEANING.get(escape[1], escape[0])  # an unknown escape stays as typed

@@ -24,7 +24,7 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 MAX_DEPTH = 32
-"""Tuples within tuples at most."""
+"""Deepest nesting of tuples within tuples."""
 
 _LENGTH = struct.Struct(">I")
 _FLOAT = struct.Struct(">d")
@@ -169,7 +169,7 @@ def typed(kind: Any, value: Any, where: str = "state") -> Any:
             return tuple([typed(args[0], member, f"a member of {where}") for member in members])
         return tuple(_zipped(args, [f"member {i} of {where}" for i in range(len(args))], members, where))
     hints = _fields(kind)
-    if is_dataclass(kind) and isinstance(value, kind):  # type: ignore[arg-type]  # a class, as _fields found
+    if is_dataclass(kind) and isinstance(value, kind):  # type: ignore[arg-type]  # from _fields
         value = tuple(getattr(value, name) for name in hints)
     members = _members(value, where)
     return kind(*_zipped(tuple(hints.values()), [f"{where}.{name}" for name in hints], members, where))

@@ -29,7 +29,7 @@ def mapped(future: Future[T], function: Callable[[T], U]) -> Future[U]:
             return
         try:
             other.set_result(function(done.result()))
-        except BaseException as error:  # noqa: BLE001  # for those who wait
+        except BaseException as error:  # noqa: BLE001  # the returned future raises it
             other.set_exception(error)
 
     other.add_done_callback(lambda over: over.cancelled() and future.cancel())

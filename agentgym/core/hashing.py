@@ -23,7 +23,7 @@ def canonical(value: Any) -> bytes:
 
     Returns a type tag, followed by length and content. `TypeError` for a member of any other type.
     """
-    # bytes and str first: they are what hot paths pass
+    # bytes and str first: hot paths pass these
     if isinstance(value, bytes):
         return b"b%d:%b" % (len(value), value)
     if isinstance(value, str):
@@ -37,7 +37,7 @@ def canonical(value: Any) -> bytes:
         return b"i%d;" % value
     if isinstance(value, float):
         return b"d%b;" % value.hex().encode()
-    if isinstance(value, tuple | list):  # before the abstract classes, which are slow to ask
+    if isinstance(value, tuple | list):  # tested first, since isinstance of abstract classes is slow
         return b"l%d:%b" % (len(value), b"".join([canonical(member) for member in value]))
     if isinstance(value, Mapping):
         items = sorted((canonical(k), canonical(v)) for k, v in value.items())
@@ -64,7 +64,7 @@ class StateHasher:
         '097c96d168845a7ed8438e8cbe6c5094'
     """
 
-    __slots__ = ("_over", "_running")
+    __slots__ = ("_over", "_running", "schema")
 
     def __init__(self, suite: str, schema: int, task_id: str):
         """Absorb the scope of every hash to come.
@@ -74,6 +74,7 @@ class StateHasher:
             schema: version of its states, ``state_schema``.
             task_id: id of the task.
         """
+        self.schema = schema
         scope = canonical((suite, schema, task_id))
         self._running = hashlib.blake2b(scope + b"f", digest_size=DIGEST_BYTES)
         self._over = hashlib.blake2b(scope + b"t", digest_size=DIGEST_BYTES)

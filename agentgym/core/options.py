@@ -57,11 +57,11 @@ class Bounds:
 
     low: float
     high: float | None = None
-    """None for no upper bound."""
+    """Upper bound; None for no bound."""
     open_below: bool = False
     """Whether ``low`` itself is out of range."""
     open_above: bool = False
-    """Whether ``high`` is."""
+    """Whether ``high`` itself is out of range."""
 
     def check(self, name: str, value: Any, kind: str = "a number") -> None:
         """Raise a UsageError that names the range unless a number is in it."""
@@ -183,7 +183,10 @@ def options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
 @cache
 def _options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
     found: dict[str, Option] = {}
-    for made_by in _constructors(creator):
+    constructors = [creator]
+    if inspect.isclass(creator):
+        constructors = [vars(base)["__init__"] for base in creator.__mro__ if "__init__" in vars(base)]
+    for made_by in constructors:
         hints = _hints(creator if is_dataclass(creator) else made_by, required=not inspect.isclass(creator))
         parameters = inspect.signature(made_by).parameters.values()
         for each in parameters:
@@ -191,14 +194,8 @@ def _options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
                 values = Values.of(hints.get(each.name, Any))
                 found.setdefault(each.name, Option(each.name, values, each.default))
         if not any(each.kind is each.VAR_KEYWORD for each in parameters):
-            break  # it passes nothing on
+            break  # no **kwargs: no base class receives options
     return types.MappingProxyType(found)
-
-
-def _constructors(creator: Callable[..., Any]) -> list[Callable[..., Any]]:
-    if not inspect.isclass(creator):
-        return [creator]
-    return [vars(base)["__init__"] for base in inspect.getmro(creator) if "__init__" in vars(base)]
 
 
 def _hints(creator: Any, *, required: bool) -> dict[str, Any]:
@@ -286,7 +283,7 @@ def check_rollout(rollout: Any) -> int:
 def check_max_steps(limit: object) -> int | None:
     """Return a step limit, or None for the default."""
     if limit is None or (isinstance(limit, int) and limit >= 1 and limit is not True):
-        return limit  # suites and the command line pass what they were given
+        return limit  # suites and the command line pass unchecked values
     raise UsageError(f"max_steps must be at least 1 and whole, got {limit!r}")
 
 

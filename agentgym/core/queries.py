@@ -2,8 +2,8 @@
 
 A game never computes what another machine may compute otherwise. It asks (`agentgym.core.query_scheduler`):
 it yields `Query`s before an action is played, and is sent their answers. A vector environment gathers the
-asks of all its slots, so that an `QueryBackend` is called once per kind and round; an `AsyncQueryBackend` is
-given them one by one, so that a slow answer holds up its own episode only. What stands between, an
+queries of all its slots, so that a `QueryBackend` is called once per kind and round; an `AsyncQueryBackend`
+is given them one by one, so that a slow answer holds up its own episode only. What stands between, an
 `AnswerSource`, may record the answers of a run, or give recorded ones.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, Self, TypeAlias, T
 from agentgym.errors import UsageError
 
 Reproducibility: TypeAlias = Literal["exact", "recomputable", "attested"]
-"""What an answer rests on: ``exact``, this package computes it bit for bit on any machine; ``recomputable``,
-who has the same part computes it again within a tolerance; ``attested``, only whoever asked knows."""
+"""Basis of an answer. ``exact``: this package computes it bit for bit on any machine. ``recomputable``: the
+same model or index computes it again within a tolerance. ``attested``: nobody else can compute it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +27,19 @@ class AnswerKind:
     """Identity of a kind of answers; a part of the environment's specification."""
 
     name: str
-    """With what pins the part that answers, such as ``search exact 1a2b3c4d``."""
+    """Kind and fingerprint of the backend that answers, such as ``search exact 1a2b3c4d``."""
     standing: Reproducibility = "exact"
     sampled: bool = False
-    """Whether equal questions may have different answers, as of a model at a temperature."""
+    """Whether equal queries may have different answers, as from a model at a temperature."""
     tolerance: float = 0.0
-    """Largest difference between numbers of an answer and of the same one computed again."""
+    """Largest difference between a recorded number and the same one recomputed."""
 
 
 class Query(NamedTuple):
     """A game's query."""
 
     name: str
-    """Which of `AgentEnv.query_backends` is asked."""
+    """Key of `AgentEnv.query_backends`: the backend that answers."""
     question: Any
     """Plain data: strings, numbers, None, and tuples or lists of them."""
 
@@ -54,11 +54,11 @@ class QueryContext(NamedTuple):
     turn: int
     """Steps played before."""
     number: int
-    """Index among the questions of that turn."""
+    """Index among the queries of that turn."""
 
 
 QueryGenerator: TypeAlias = Generator[Sequence[Query], tuple[Any, ...], Any]
-"""A game that asks: yields asks, is sent their answers in order, and returns what it makes of them."""
+"""Game that yields lists of queries, receives their answers in order, and returns its result."""
 
 
 class UnansweredError(UsageError):
@@ -70,9 +70,9 @@ class UnansweredError(UsageError):
     """
 
     recorded: Any = None
-    """What is recorded of the replies that could not be read, under `UNREADABLE`; None without any."""
+    """Record of the unreadable replies, under `UNREADABLE`; None without any."""
     slots: tuple[int, ...] = ()
-    """Of a step of a vector environment: those whose questions have no answer. No slot has changed."""
+    """Slots of a vector environment whose queries have no answer; no slot has changed."""
 
     @classmethod
     def at(cls, failed: Sequence[tuple[int, str]]) -> Self:
@@ -83,7 +83,7 @@ class UnansweredError(UsageError):
 
 
 UNREADABLE: Final = "unreadable"
-"""Key of a recorded answer that holds the replies that could not be read; the only key where none could."""
+"""Key of the unreadable replies in a recorded answer; the only key where no reply was readable."""
 
 
 class QueryBackend(Protocol):
@@ -100,7 +100,7 @@ class QueryBackend(Protocol):
         `UnansweredError` in its place, or raised where none can.
         """
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether an answer that was recorded is the one computed here, within the tolerance."""
 
 
@@ -124,33 +124,30 @@ class Unknown(Enum):
 
 
 UNKNOWN = Unknown.UNKNOWN
-"""In place of an answer that a source has not: the answerer is asked."""
+"""Marker that an answer source has no answer, so the backend is queried."""
 
 
 class AnswerSource(Protocol):
     """Layer between games and query backends: records answers, or replays them."""
 
-    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
-        """Return the answers at hand.
-
-        Others are `UNKNOWN`, or an UnansweredError where nobody can be asked.
-        """
+    def find(self, backend: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
+        """Return known answers; others are `UNKNOWN`, or an UnansweredError where no query is allowed."""
 
     def keep(
-        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
+        self, backend: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
-        """Take what the answerer says to questions that were unknown; return it as games are sent it."""
+        """Record the backend's answers to unknown queries; return them in the form that games receive."""
 
 
 class LiveAnswers:
-    """Asks the query_backends, and keeps nothing."""
+    """Source that sends every query to the backends, and records nothing."""
 
-    def find(self, answerer: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
+    def find(self, backend: QueryBackend, contexts: Sequence[QueryContext]) -> Sequence[Any]:
         """Know nothing."""
         return [UNKNOWN] * len(contexts)
 
     def keep(
-        self, answerer: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
+        self, backend: QueryBackend, contexts: Sequence[QueryContext], answers: Sequence[Any]
     ) -> Sequence[Any]:
         """Pass answers on."""
         return answers

@@ -1,8 +1,8 @@
 """Query scheduler: runs games with open queries until each is done.
 
-A game that asks is a generator (`agentgym.core.queries.QueryGenerator`). Questions to a plain `QueryBackend`
-that come up at once are one call; those to an `AsyncQueryBackend` are futures, and every game proceeds when
-its own are done.
+A game with queries is a generator (`agentgym.core.queries.QueryGenerator`). Questions to a plain
+`QueryBackend` that come up at once are one call; those to an `AsyncQueryBackend` are futures, and every game
+proceeds when its own are done.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from agentgym.core.queries import (
 from agentgym.core.tasks import Task
 
 
-class Consultation(NamedTuple):
+class EpisodeQueries(NamedTuple):
     """A game with queries, and its episode."""
 
-    asking: QueryGenerator
+    generator: QueryGenerator
     task_id: str
     rollout: int
     turn: int
 
 
 class QueryHandler(Protocol):
-    """The environment's query_backends, and their source: an `Asker`."""
+    """The environment's query_backends, and their source: a `QueryingEnv`."""
 
     @property
     def query_backends(self) -> Mapping[str, QueryBackend]:
-        """By the name that asks use."""
+        """Backends by the name in queries."""
 
     @property
     def answer_source(self) -> AnswerSource:
@@ -54,7 +54,7 @@ class QueryHandler(Protocol):
 class _Round:
     """One game's pending queries."""
 
-    asks: Sequence[Query]
+    queries: Sequence[Query]
     answers: list[Any]
     missing: int
     futures: list[Future[Any]] = field(default_factory=list)
@@ -66,48 +66,48 @@ class _Arrival(NamedTuple):
     game: int
     round: _Round
     place: int
-    answerer: QueryBackend
+    backend: QueryBackend
     context: QueryContext
     future: Future[Any]
 
 
-def consult(consultations: Sequence[Consultation], answering: QueryHandler) -> list[Any]:
+def run_queries(episodes: Sequence[EpisodeQueries], handler: QueryHandler) -> list[Any]:
     """Answer the queries of games until each is done; return each one's result or `UnansweredError`.
 
     Every round makes one call per kind of plain query_backends, whatever the number of games and of their
     queries.
     """
-    driver = QueryScheduler(answering)
+    driver = QueryScheduler(handler)
     results: dict[int, Any] = {}
     try:
-        driver.begin(dict(enumerate(consultations)))
-        while len(results) < len(consultations):
+        driver.begin(dict(enumerate(episodes)))
+        while len(results) < len(episodes):
             results.update(driver.collect(wait=True))
     finally:
         driver.close()
-    return [results[game] for game in range(len(consultations))]
+    return [results[game] for game in range(len(episodes))]
 
 
 class QueryScheduler:
-    """Games that ask at the same time, each named by a number."""
+    """Concurrent games with queries, each identified by a number."""
 
-    def __init__(self, answering: QueryHandler, wake: Callable[[], object] | None = None):
+    def __init__(self, handler: QueryHandler, wake: Callable[[], object] | None = None):
         """Start without games.
 
         ``wake`` is called, from any thread, when `collect` may have more.
         """
-        self._answering = answering
+        self._handler = handler
         self._wake = wake
-        self._games: dict[int, Consultation] = {}
+        self._games: dict[int, EpisodeQueries] = {}
         self._rounds: dict[int, _Round] = {}
         self._counts: dict[int, int] = {}
         self._results: dict[int, Any] = {}
         self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
 
-    def begin(self, games: Mapping[int, Consultation]) -> None:
-        """Let further games ask."""
-        for game, consultation in games.items():
-            self._games[game] = consultation
+    def begin(self, games: Mapping[int, EpisodeQueries]) -> None:
+        """Start further games, by number."""
+        for game, queries in games.items():
+            self._games[game] = queries
             self._counts[game] = 0
         self._proceed(games)
         if self._results and self._wake is not None:
@@ -158,14 +158,14 @@ class QueryScheduler:
     def _next(self, game: int) -> _Round | None:
         """Return a game's next queries; None where it is done."""
         before = self._rounds.pop(game, None)
-        generator = self._games[game].asking
+        generator = self._games[game].generator
         try:
-            asks = next(generator) if before is None else generator.send(tuple(before.answers))
+            queries = next(generator) if before is None else generator.send(tuple(before.answers))
         except StopIteration as end:
             self._end(game)
             self._results[game] = end.value
             return None
-        opened = _Round(asks, [UNKNOWN] * len(asks), len(asks))
+        opened = _Round(queries, [UNKNOWN] * len(queries), len(queries))
         self._rounds[game] = opened
         return opened
 
@@ -173,49 +173,49 @@ class QueryScheduler:
         """Submit newly opened queries; immediate answers are filled in."""
         places: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for game, opened in rounds.items():
-            for place, ask in enumerate(opened.asks):
-                places[ask.name].append((game, place))
+            for place, query in enumerate(opened.queries):
+                places[query.name].append((game, place))
         for name, where in places.items():
-            answerer, contexts = self._answering.query_backends[name], []
+            backend, contexts = self._handler.query_backends[name], []
             for game, place in where:
                 _, task_id, rollout, turn = self._games[game]
-                question = rounds[game].asks[place].question
+                question = rounds[game].queries[place].question
                 contexts.append(QueryContext(question, task_id, rollout, turn, self._counts[game]))
                 self._counts[game] += 1
-            self._ask_one(answerer, contexts, [(game, rounds[game], place) for game, place in where])
+            self._ask_one(backend, contexts, [(game, rounds[game], place) for game, place in where])
 
     def _ask_one(
-        self, answerer: QueryBackend, contexts: list[QueryContext], where: list[tuple[int, _Round, int]]
+        self, backend: QueryBackend, contexts: list[QueryContext], where: list[tuple[int, _Round, int]]
     ) -> None:
-        source = self._answering.answer_source
-        found = list(source.find(answerer, contexts))
+        source = self._handler.answer_source
+        found = list(source.find(backend, contexts))
         unknown = [n for n, answer in enumerate(found) if answer is UNKNOWN]
         later = set()
-        if unknown and answers_later(answerer):
+        if unknown and answers_later(backend):
             later = set(unknown)
         elif unknown:
             new = [contexts[n] for n in unknown]
-            for n, answer in zip(unknown, _answers(answerer, new, source), strict=True):
+            for n, answer in zip(unknown, _answers(backend, new, source), strict=True):
                 found[n] = answer
         for n, (game, opened, place) in enumerate(where):
             if n not in later:
                 self._fill(game, opened, place, found[n])
             elif self._rounds.get(game) is opened:
-                self._submit(answerer, contexts[n], game, opened, place)
+                self._submit(backend, contexts[n], game, opened, place)
 
     def _submit(
-        self, answerer: QueryBackend, context: QueryContext, game: int, opened: _Round, place: int
+        self, backend: QueryBackend, context: QueryContext, game: int, opened: _Round, place: int
     ) -> None:
-        assert answers_later(answerer)
-        future = answerer.submit(context.question)
+        assert answers_later(backend)
+        future = backend.submit(context.question)
         opened.futures.append(future)
 
-        def heard(done: Future[Any]) -> None:
-            self._arrivals.put(_Arrival(game, opened, place, answerer, context, done))
+        def answer_arrived(done: Future[Any]) -> None:
+            self._arrivals.put(_Arrival(game, opened, place, backend, context, done))
             if self._wake is not None:
                 self._wake()
 
-        future.add_done_callback(heard)
+        future.add_done_callback(answer_arrived)
 
     def _receive(self, arrival: _Arrival) -> None:
         """Take an answer that came later."""
@@ -226,7 +226,7 @@ class QueryScheduler:
         except UnansweredError as error:
             answer = error
         if not isinstance(answer, UnansweredError) or answer.recorded is not None:
-            (answer,) = self._answering.answer_source.keep(arrival.answerer, [arrival.context], [answer])
+            (answer,) = self._handler.answer_source.keep(arrival.backend, [arrival.context], [answer])
         self._fill(arrival.game, arrival.round, arrival.place, answer)
         if self._rounds.get(arrival.game) is arrival.round and arrival.round.missing == 0:
             self._proceed([arrival.game])
@@ -242,23 +242,23 @@ class QueryScheduler:
         opened.missing -= 1
 
     def _end(self, game: int) -> None:
-        self._games.pop(game).asking.close()
+        self._games.pop(game).generator.close()
         del self._counts[game]
         if (opened := self._rounds.pop(game, None)) is not None:
             for future in opened.futures:
                 future.cancel()
 
 
-def _answers(answerer: QueryBackend, contexts: Sequence[QueryContext], source: AnswerSource) -> Sequence[Any]:
-    """Ask an answerer in one call; equal questions once, where equal answers are due and cost something."""
-    kind = answerer.kind
+def _answers(backend: QueryBackend, contexts: Sequence[QueryContext], source: AnswerSource) -> Sequence[Any]:
+    """Ask a backend in one call; equal questions once, where equal answers are due and cost something."""
+    kind = backend.kind
     once = kind.standing != "exact" and not kind.sampled
     names = [repr(each.question) for each in contexts] if once else list(map(str, range(len(contexts))))
     distinct: dict[str, QueryContext] = {}
     for name, each in zip(names, contexts, strict=True):
         distinct.setdefault(name, each)
     try:
-        given = answerer.answer([each.question for each in distinct.values()])
+        given = backend.answer([each.question for each in distinct.values()])
     except UnansweredError as error:
         return [error] * len(contexts)
     if len(given) != len(distinct):
@@ -266,25 +266,24 @@ def _answers(answerer: QueryBackend, contexts: Sequence[QueryContext], source: A
     by_name = dict(zip(distinct, given, strict=True))
     answers = [by_name[name] for name in names]
     good = [n for n, answer in enumerate(answers) if not isinstance(answer, UnansweredError)]
-    kept = source.keep(answerer, [contexts[n] for n in good], [answers[n] for n in good])
-    for n, answer in zip(good, kept, strict=True):
+    stored = source.keep(backend, [contexts[n] for n in good], [answers[n] for n in good])
+    for n, answer in zip(good, stored, strict=True):
         answers[n] = answer
     return answers
 
 
-class Asker:
-    """The part of an environment that asks."""
+class QueryingEnv:
+    """Base of environments: the part that issues queries."""
 
     query_backends: Mapping[str, QueryBackend] = MappingProxyType({})
-    """What answers the game's questions, by the name that `_action_queries` uses; empty for games that ask
-    nothing."""
+    """Backends that answer the game's queries, by the name that `_action_queries` uses; empty without
+    queries."""
     answer_source: AnswerSource = LIVE
-    """What asks `query_backends`; benchmarks record and replay answers through it."""
+    """Source that is tried before `query_backends`; benchmarks record and replay answers through it."""
     answers: Any = None
-    """What `_action_queries` or `_load_queries` returned for the action or task at hand; None for a
-    restore."""
+    """Result of `_action_queries` or `_load_queries` for the present action or task; None for a restore."""
     rollout: int = 0
-    """Index of the attempt at the task, which tells equal episodes apart."""
+    """Index of the attempt at the task, which distinguishes equal episodes."""
     _turn: int
 
     if TYPE_CHECKING:
@@ -305,15 +304,15 @@ class Asker:
         """
         yield from ()
 
-    def _load_consultation(self, task: Task, rollout: int) -> Consultation:
-        return Consultation(self._load_queries(task), task.id, rollout, 0)
+    def _load_episode_queries(self, task: Task, rollout: int) -> EpisodeQueries:
+        return EpisodeQueries(self._load_queries(task), task.id, rollout, 0)
 
-    def _next_consultation(self, action: str) -> Consultation:
-        return Consultation(self._action_queries(action), self.task.id, self.rollout, self._turn + 1)
+    def _action_episode_queries(self, action: str) -> EpisodeQueries:
+        return EpisodeQueries(self._action_queries(action), self.task.id, self.rollout, self._turn + 1)
 
-    def _consulted(self, consultation: Consultation) -> Any:
+    def _answers_of(self, queries: EpisodeQueries) -> Any:
         """Return the result of a single game's queries; an UnansweredError is raised."""
-        (answers,) = consult([consultation], self)
+        (answers,) = run_queries([queries], self)
         if isinstance(answers, UnansweredError):
             raise answers
         return answers

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from agentgym.core.episodes import observed_text
+
 
 class Rendered:
     """The part of `agentgym.env.AgentEnv` that shows it."""
@@ -27,9 +29,7 @@ class Rendered:
 
     def shown_text(self: Any) -> str:
         """Return a player's view as text: by default the observation's."""
-        observation = self._observe()
-        text: str = observation if isinstance(observation, str) else observation["text"]
-        return text
+        return observed_text(self._observe())
 
     def _picture(self) -> npt.NDArray[np.uint8]:
         """Return a player's view as uint8[H, W, 3]: by default the text."""
@@ -40,7 +40,7 @@ class Rendered:
         return text_frame(printable(self.shown_text()))
 
     def _show(self) -> None:
-        """Write what a player sees to the terminal."""
+        """Write the player's view to the terminal."""
         from agentgym.io.untrusted import printable
 
         sys.stdout.write(f"{printable(self.shown_text())}\n\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeVar
@@ -29,7 +29,7 @@ class HeldEpisode(NamedTuple):
     """Episode state of a copied environment, beside its constructor's arguments."""
 
     snapshot: Snapshot | None
-    """The episode; None before the first reset."""
+    """Snapshot of the episode; None before the first reset."""
     generator: np.random.Generator | None
     seed: int | None
     action_space: gymnasium.Space[Any]
@@ -99,7 +99,7 @@ class Undo(NamedTuple):
 
     @classmethod
     def of(cls, env: Any, seed: int | None) -> Self:
-        """Take down how an `AgentEnv` stands before a restore, or a reset with that seed.
+        """Save the fields of an `AgentEnv` before a restore, or a reset with that seed.
 
         Never by way of its ``__dict__``: an object whose dictionary was once asked for is slower ever after.
         """
@@ -113,7 +113,7 @@ class Undo(NamedTuple):
             env._truncated,
             generator,
             env._np_random_seed,
-            # a reset with a seed binds a new generator, and leaves this one alone
+            # a reset with a seed binds a new generator and does not change this one, so no copy is needed
             generator.bit_generator.state if seed is None and generator is not None else None,
             rollout=env.rollout,
         )
@@ -132,22 +132,22 @@ class Undo(NamedTuple):
 
 
 _BITS = (128, 128, 1, 32)
-"""Of a generator's four numbers."""
+"""Largest bit lengths of the four numbers of a generator's state."""
 
 
-def check_kind(snapshot: Snapshot, suite: str, schema: int, data: str) -> None:
-    """Refuse what is no snapshot, or one of another suite, schema or data set."""
+def check_kind(snapshot: Snapshot, suite: str, schemas: Sequence[int], data: str) -> None:
+    """Refuse a value that is no snapshot, or a snapshot of another suite, schema or data set."""
     given: object = snapshot
     if not isinstance(given, Snapshot):
         raise UsageError(
             f"restore takes a Snapshot, as snapshot() or Snapshot.from_bytes() returns it, "
             f"got {type(given).__name__}"
         )
-    theirs, ours = (snapshot.suite, snapshot.schema, snapshot.data), (suite, schema, data)
-    if theirs != ours:
+    theirs = snapshot.suite, snapshot.schema, snapshot.data
+    if theirs not in [(suite, schema, data) for schema in schemas]:
         raise UsageError(
             f"cannot restore a snapshot of suite {theirs[0]!r:.60} schema {theirs[1]!r:.60} data "
-            f"{theirs[2]!r:.60} into suite {ours[0]!r} schema {ours[1]} data {ours[2]!r}: open its own"
+            f"{theirs[2]!r:.60} into suite {suite!r} schema {schemas[0]} data {data!r}: open its own"
         )
 
 

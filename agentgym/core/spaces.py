@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -24,7 +24,7 @@ _SAMPLE_ALPHABET = np.array(list(string.ascii_lowercase + string.digits + " "))
 class UnicodeText(Space[str]):
     """All strings of at most ``max_length`` characters, of any script.
 
-    `gymnasium.spaces.Text` admits ASCII letters and digits unless told otherwise and walks every
+    `gymnasium.spaces.Text` admits ASCII letters and digits by default and walks every
     character of every string it checks; observations of language environments are long and
     multilingual, so membership here looks at the type and the length only.
 
@@ -69,14 +69,6 @@ class UnicodeText(Space[str]):
         """False: text has no fixed-width array form."""
         return False
 
-    def to_jsonable(self, sample_n: Iterable[str]) -> list[str]:
-        """Strings are JSON already."""
-        return list(sample_n)
-
-    def from_jsonable(self, sample_n: Iterable[Any]) -> list[str]:
-        """Inverse of `to_jsonable`."""
-        return [str(x) for x in sample_n]
-
     def __eq__(self, other: object) -> bool:
         """Equal when the length limits are."""
         return isinstance(other, UnicodeText) and self.max_length == other.max_length
@@ -119,7 +111,7 @@ class SharedTexts(Sequence[str]):
         return bytes(self._bytes[start + _LENGTH : start + _LENGTH + length]).decode(*_ENCODING)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> tuple[str, ...]:
-        """Return the strings themselves: what a vector environment that copies hands out."""
+        """Return the same strings, which are immutable, where a vector environment copies."""
         return tuple(self)
 
     def write(self, index: int, text: str) -> None:

@@ -4,8 +4,8 @@
         train()  # somewhere inside: with stage("advantage"): ...
     watch.seconds["advantage"]
 
-A stage within another is taken out of it, so that seconds add up. Where nobody measures, stages cost nothing;
-a thread of its own is not measured.
+The time of a nested stage is subtracted from the outer one, so that seconds add up. Outside `measured`,
+stages cost nothing; other threads are not measured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Stopwatch:
 
     seconds: dict[str, float] = field(default_factory=dict)
     _inner: float = 0.0
-    """Of the stages within the one that runs."""
+    """Seconds of the stages nested in the running one, which are subtracted from it."""
 
 
 _CURRENT: ContextVar[Stopwatch | None] = ContextVar("stopwatch", default=None)

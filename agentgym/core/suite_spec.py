@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from agentgym.core.elements import Element
+from agentgym.core.markup import Element
 from agentgym.core.tools import ACT, Tool
 from agentgym.core.types import Step
 
@@ -23,20 +23,22 @@ class DataSource:
     """One official data set."""
 
     name: str
-    """What ``agentgym data import NAME PATH`` calls it."""
+    """Name in the command ``agentgym data import NAME PATH``."""
     folder: str
     """Its folder inside the data directory: the name of the suite that reads it."""
     about: str
     """One line for tables."""
     upstream: str
-    """Where a copy can be had."""
+    """Address or repository that publishes a copy."""
     licence: str
     sets: Mapping[str, tuple[str, ...]]
     """The data sets it gives an environment, ``NAME/SET``, and the splits each is divided into, if any."""
     expected: str
-    """What a copy of it holds, in words."""
+    """Files that a copy holds, in words."""
     importer: str
     """``module:attribute`` of the `agentgym.data.importing.Importer` that reads a copy."""
+    generation: str = ""
+    """Generation of the upstream files, which manifests record; empty where there is one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +46,17 @@ class PromptDefaults:
     """Default prompt of an environment."""
 
     wording: str = "generic"
-    """For models that can read: a built-in wording, or the path of a ``.toml`` file."""
+    """Wording for models that can read: a built-in one, or the path of a ``.toml`` file."""
     tiny_wording: str = "terse"
-    """For tiny models."""
+    """Wording for tiny models."""
     tiny_history: int = 1
     """Past turns in the prompt of a tiny model."""
     history: int = 2
-    """Past turns in other prompts; none where observations hold them anyway."""
+    """Past turns in other prompts; 0 where observations include the history."""
 
 
 PLACE = "place"
-"""Form field of a site that says which page it was sent from."""
+"""Form field that names the page a form was sent from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +64,13 @@ class PageFrame:
     """Parts of a site around a page, and in its forms."""
 
     place: str
-    """Names the page that is open; every form sends it as `PLACE`."""
+    """Name of the open page; every form sends it as `PLACE`."""
     splits: Sequence[str] = ()
     """Splits that a visitor can choose."""
     notice: str = ""
-    """Is shown first; empty for none."""
+    """Text shown above the page; empty for none."""
     hint: bool = False
-    """Whether to tell a first visitor what to do, with a form ``/hint`` that stops it."""
+    """Whether the page explains the task to a first visitor; a form ``/hint`` ends that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class SitePages:
     style: bytes
     """The style sheet."""
     page: Callable[[Any, PageFrame], bytes]
-    """``page(session, frame)``: the document of a `agentgym.serving.session.PlaySession`."""
+    """``page(session, frame)``: the document of a `agentgym.serving.play_session.PlaySession`."""
     offer: Callable[[PageFrame, Mapping[str, str]], bytes]
     """``offer(frame, fields)``: a document with a form ``/begin`` of fields that name a task, to confirm."""
     splits: Callable[[Any], Sequence[str]]
@@ -116,7 +118,7 @@ class Symbol(NamedTuple):
     meaning: str
     """A word or two for the legend."""
     style: str
-    """How rich shows it, such as ``"bold yellow"``; empty for plain."""
+    """Style of rich, such as ``"bold yellow"``; empty for plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +133,15 @@ class ScreenHints:
     goal: str = ""
     """One line: what to achieve, and how."""
     symbols: Mapping[str, Symbol] = field(default_factory=dict)
-    """Of boards drawn in text: their colours and the legend."""
+    """Colours and legend of the characters of text boards."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys that act at once (``up``, ``down``, ``left``, ``right`` are the arrows): each plays the first of
     these actions that is admissible."""
 
     keeps: str = ""
-    """Begins a line of the first observation that stays in view, such as the task; empty for none."""
+    """Beginning of the line of the first observation that stays in view, such as the task; empty for none."""
 
-    def kept_line(self, first_observation: str) -> str:
+    def pinned_line(self, first_observation: str) -> str:
         """Return the line of a first observation that stays in view, or nothing."""
         lines = (line.strip() for line in first_observation.splitlines())
         return next((line for line in lines if self.keeps and line.startswith(self.keeps)), "")
@@ -176,15 +178,15 @@ class Measure:
     bounds: tuple[float, float] = (0.0, 1.0)
     """Least and greatest value; the greatest may be infinite."""
     unit: str = ""
-    """Such as ``"searches"``; empty for shares."""
+    """Unit, such as ``"searches"``; empty for shares."""
     total: bool = False
     """Whether tables show the sum over episodes; else the mean."""
     better: Literal["higher", "lower", "neither"] = "higher"
-    """Which values lead a column; neither for what was spent, which is cheapest for whoever gives up."""
+    """Order that leads a column; ``neither`` for costs, which an agent lowers by giving up."""
 
     @property
     def at_error(self) -> float | None:
-        """Value for an episode that ends in an error: the worse bound; None where what was spent counts."""
+        """Value for an episode that ends in an error: the worse bound; None for costs, which stay."""
         if self.better == "neither":
             return None
         return self.bounds[0] if self.better == "higher" else self.bounds[1]
@@ -219,28 +221,28 @@ class SuiteSpec:
     """
 
     name: str
-    """`agentgym.env.AgentEnv.suite` of its environments."""
+    """Name of the suite, `agentgym.env.AgentEnv.suite` of its environments."""
     prompt: PromptDefaults = PromptDefaults()
     tiny: Mapping[str, Any] = field(default_factory=dict)
-    """Settings, by dotted name, that training a tiny model on it begins with."""
+    """Settings, by dotted name, with which training of a tiny model begins."""
     measures: tuple[Measure, ...] = ()
-    """What `agentgym.env.AgentEnv.measures` gives of an episode."""
+    """Keys of `agentgym.env.AgentEnv.measures` of an episode, with bounds and direction."""
     sources: tuple[DataSource, ...] = ()
     """Its official data sets."""
     rules: str | None = None
     """``module:function`` that makes its rule-based agent from the vector environment; None for none."""
-    untold: str | None = None
-    """``module:function`` that takes an environment and yields texts of its data that the oracle may type in
-    the task being played though never shown, which packed runs refer to; None where there are none."""
+    oracle_only: str | None = None
+    """``module:function`` that yields texts of an environment's data that the oracle may type without having
+    seen them, so that packed runs can refer to them; None for none."""
     site: str | None = None
     """``module:attribute`` of its `SitePages`; None for none."""
     drawing: str | None = None
     """``module:attribute`` of its `SuiteDrawing`; None for text alone."""
     screen: ScreenHints = ScreenHints()
-    """How `agentgym play` shows it to people."""
+    """Appearance in `agentgym play`."""
     tools: tuple[Tool, ...] = (ACT,)
-    """What its actions are calls of. An environment's own are its attribute ``tools``, which may depend on
-    its options."""
+    """Tools whose calls are the suite's actions. An environment may have its own in the attribute ``tools``,
+    depending on its options."""
 
     def __post_init__(self) -> None:
         """Refuse measures of an episode that are named as those over attempts are."""
@@ -264,7 +266,7 @@ class SuiteSpec:
         return {name: float(values[name]) for name in names}
 
     def counted(self, values: Mapping[str, float], *, aborted: bool) -> dict[str, float]:
-        """Return the measures of an episode that count.
+        """Return the measures with which an episode is scored.
 
         Args:
             values: of all measures, where the episode stands.

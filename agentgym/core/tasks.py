@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,7 +19,7 @@ from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
 
 DEFAULT_SIZES: Mapping[str, int] = {"train": 10_000, "valid": 1_000, "test": 1_000}
-"""How many generated tasks a split holds unless a suite says otherwise."""
+"""Number of generated tasks in a split unless a suite sets another."""
 
 _TASK_ID = re.compile(r"[0-9a-f]{32}(-[0-9]{1,9})?")
 
@@ -29,7 +31,7 @@ class Task:
     id: str
     """32 hex digits of the canonical content; the n-th duplicate has the suffix ``-n``."""
     content: Any
-    """What the game loads: immutable, picklable, the game's own type."""
+    """Initial state that the game loads: immutable, picklable, of the game's own type."""
     source_id: str
     """The upstream name: goal index, trial, ``file#k``, generator candidate."""
     type: str = ""
@@ -62,7 +64,7 @@ class IdTable:
     prefixes: npt.NDArray[np.uint32]
     """First 8 hex digits of each id, as a number."""
     candidates: npt.NDArray[np.int64]
-    """What the generator makes each task of."""
+    """Index of the generator's candidate that each task is made from."""
 
     @classmethod
     def load(cls, path: Path, name: str, stamp: str) -> IdTable | None:
@@ -164,7 +166,7 @@ class TaskSet(Sequence[Task], ABC):
         Raises:
             UsageError: the split has no such task.
         """
-        given: object = key  # options of reset pass what they were given
+        given: object = key  # options of reset may hold any value
         index = self._index(key) if isinstance(given, str) else None
         if index is None:
             raise UsageError(
@@ -203,7 +205,7 @@ class ListTaskSet(TaskSet):
             suite: name of the suite, for the manifest.
 
         Raises:
-            UsageError: there are none.
+            UsageError: the split has no tasks.
         """
         self._tasks = tuple(_number_duplicates(tasks))
         if not self._tasks:
@@ -228,6 +230,14 @@ class ListTaskSet(TaskSet):
 
     def _index(self, key: str) -> int | None:
         return self._by_key.get(key)
+
+
+@lru_cache(maxsize=64)
+def pinned(tasks: TaskSet, parts: tuple[tuple[str, Any], ...]) -> TaskSet:
+    """Return the same tasks with all that their scores depend on in the manifest."""
+    found = copy(tasks)
+    found.manifest = {**tasks.manifest, **dict(parts)}
+    return found
 
 
 def check_split(split: str, known: Iterable[str]) -> None:

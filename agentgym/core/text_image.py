@@ -22,10 +22,10 @@ PAPER, INK, FAINT, GOOD, BAD = "#FFFFFF", "#1F2328", "#6E7781", "#1A7F4B", "#B42
 
 FRAME_WIDTH: Final = 800
 FRAME_LINES: Final = 40
-"""Of a text as a frame of a video: pixels, and lines of letters."""
+"""Width in pixels and height in lines of a text drawn as a frame of a video."""
 
 HEAD: Final = 5
-"""Of a text that is cut, lines from its beginning; the others are from its end."""
+"""Lines from the beginning of a text that is cut; the others are from its end."""
 
 
 def check_packages(purpose: str = "--gif", extra: str = "plot") -> None:
@@ -103,7 +103,7 @@ def font() -> Any:
     """Return matplotlib's typewriter font: the same on every machine."""
     folder = Path(import_module("matplotlib").get_data_path())
     letters = folder / "fonts" / "ttf" / "DejaVuSansMono.ttf"
-    # not Raqm, which Pillow takes where it finds it: it refuses some lines, and places letters by its version
+    # not Raqm, Pillow's default where installed: it rejects some lines, and its layout differs by version
     basic = pillow("ImageFont").Layout.BASIC
     return pillow("ImageFont").truetype(str(letters), FONT_SIZE, layout_engine=basic)
 

@@ -1,7 +1,7 @@
 r"""Tools: the tool calls that the actions of a suite can be made with, and their JSON schemas.
 
 A tool fills an action's template with its arguments, and finds the arguments in an action again, so that the
-same episode can be told as text or as calls.
+same episode can be written as text or as calls.
 
 Example:
     >>> search = Tool("search", "Look for passages.", (ToolParameter("query"),), parallel=True)
@@ -61,7 +61,7 @@ class ToolParameter:
     choices: tuple[str, ...] = ()
     """The only values; empty for any. Strings only."""
     default: Any = None
-    """Stands for an argument that is not given; None where it has to be given."""
+    """Value of an argument that is not given; None where it has to be given."""
 
     def __post_init__(self) -> None:
         """Check the declaration.
@@ -140,7 +140,7 @@ class ToolParameter:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A call that stands for actions of one kind."""
+    """A tool whose calls are actions of one kind."""
 
     name: str
     description: str
@@ -285,11 +285,7 @@ class Tool:
         return called
 
     def _parts(self) -> list[tuple[str, str | None]]:
-        """Return the template as words, each with the slot after it.
-
-        Raises:
-            UsageError: braces that are no slot.
-        """
+        """Return the template as words, each with the slot after it."""
         try:
             parts = list(Formatter().parse(self.template))
         except ValueError as error:
@@ -307,7 +303,7 @@ ACT = Tool(
     (ToolParameter("action", description="The action, as it is listed."),),
     "{action}",
 )
-"""Does any action, word for word: the tool of suites that declare none."""
+"""Tool for any action, word for word: the default of suites that declare none."""
 
 
 def _text(value: Any) -> str:

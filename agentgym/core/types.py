@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
+from agentgym.core.arrays import sum_in_order
 from agentgym.core.encoding import decode, encode, typed
 from agentgym.errors import UsageError
 
@@ -18,20 +19,20 @@ Observation: TypeAlias = Any
 EndReason: TypeAlias = Literal[
     "success", "failure", "step_limit", "context_limit", "parse_error", "agent_error", "env_error"
 ]
-"""Why an episode ended. The last four are the agent's or the machine's, never the game's."""
+"""Reason for an episode's end. The last four are faults of the agent or the machine, never the game's."""
 
 
 SNAPSHOT_MARK = b"agentgym snapshot 1\n"
-"""What a snapshot's bytes begin with; the number is the version of their format."""
+"""First bytes of a snapshot; the number is the version of the format."""
 
 MAX_SNAPSHOT_SIZE = 4 << 20
-"""Bytes of a snapshot at most."""
+"""Largest size of a snapshot, in bytes."""
 
 _DIGEST_BYTES = 16
 _TASK_ID = re.compile(r"[0-9a-f]{32}(-[1-9][0-9]{0,8})?")
 _FIELDS = tuple[
     str, int, str, str, Any, int, bool, bool, bool, tuple[int, int, int, int] | None
-]  # as `Snapshot` declares them, the task by its id
+]  # the order of `Snapshot`, the task by its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Snapshot:
     schema: int
     """The suite's ``state_schema``."""
     data: str
-    """Names the data the task comes from, as `AgentEnv.data_key` does."""
+    """Key of the data that the task comes from, as `AgentEnv.data_key` gives it."""
     task: Any
     """The `agentgym.core.tasks.Task` being played; a `NamedTask` where it was read from bytes."""
     state: Any
@@ -64,14 +65,14 @@ class Snapshot:
     valid: bool
     """Whether the last action was accepted."""
     terminated: bool
-    """The game ended by its own rules."""
+    """Whether the game ended by its own rules."""
     truncated: bool
-    """The step limit was reached."""
+    """Whether the step limit was reached."""
     rng: tuple[int, int, int, int] | None
     """An `agentgym.core.generators.GeneratorState`; None when the environment has never drawn or been
     seeded."""
     origin: Any = field(default=None, init=False, compare=False, repr=False)
-    """What the environment that took it was made with: environments made with that very object restore it
+    """Constructor arguments of the environment that took it: environments with that same object restore it
     unchecked. None for a snapshot that was made, changed, unpickled or read."""
 
     def taken_by(self, origin: Any) -> Self:
@@ -168,11 +169,11 @@ class Request:
     """
 
     episode: int
-    """Names the episode within this rollout; policies key their memory by it."""
+    """Number of the episode within this rollout; policies key their memory by it."""
     task_id: str
     task_type: str
     turn: int
-    """Steps taken so far; 0 is the first question of an episode."""
+    """Steps taken so far; 0 for an episode's first request."""
     observation: Observation
     admissible_actions: tuple[str, ...]
     """Every action accepted now, or templates with slots in angle brackets."""
@@ -189,11 +190,11 @@ class Request:
     rollout: int = 0
     """Index of this attempt at its task."""
     others: int = 0
-    """Steps among those taken that are not in `history`: of other sides."""
+    """Steps of other sides, which `history` leaves out."""
 
     @property
-    def told(self) -> int:
-        """Number of steps taken that `history` tells."""
+    def own_steps(self) -> int:
+        """Number of the steps taken that are in `history`."""
         return self.turn - self.others
 
 
@@ -212,9 +213,9 @@ class Completion:
     """A policy's answer: the parsed action and, for language models, exactly what was sampled."""
 
     action: str
-    """What is sent to the environment."""
+    """Action sent to the environment."""
     text: str = ""
-    """The raw response the action was parsed from; empty where there is none."""
+    """Raw response from which the action was parsed; empty without one."""
     prompt_ids: tuple[int, ...] = ()
     """Token ids of the prompt, as the model saw them."""
     response_ids: tuple[int, ...] = ()
@@ -224,7 +225,7 @@ class Completion:
     version: int = 0
     """Version of the weights that sampled it; of the first token's where they changed within the response."""
     versions: tuple[int, ...] = ()
-    """Of each token where the weights changed within the response; else empty."""
+    """Weights' version for each token where it changed within the response; else empty."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
@@ -232,23 +233,23 @@ class Completion:
     cost: float = 0.0
     """Price of this answer, in US dollars."""
     error: EndReason | None = None
-    """Set when no action could be had; the episode ends with this reason and score 0."""
+    """Reason why there is no action; the episode then ends with this reason and score 0."""
     messages: tuple[Message, ...] = ()
     """The prompt as it was sent, where the policy keeps it: benchmarks do, training does not."""
     format_error: str = ""
     """Why the parser could not read an action from ``text``; empty where it could."""
     note: str = ""
-    """How the action was read from a text that departs from the format, such as the first of two calls."""
+    """Remark on an action read from a text that departs from the format, such as the first of two calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step, the unit of credit: what was seen, done and received."""
+    """One step, the unit of credit: observation, action and reward."""
 
     observation: Observation
-    """Seen before acting."""
+    """Observation before acting."""
     state_hash: str
-    """Hash of the state acted in."""
+    """Hash of the state before acting."""
     admissible_actions: tuple[str, ...]
     completion: Completion
     reward: float
@@ -259,8 +260,8 @@ class Step:
     truncated: bool
     progress: float = field(
         default=0.0, compare=False
-    )  # neither is kept in run files, which steps are read from
-    """By how much it changed the environment's own ``progress``."""
+    )  # run files, from which steps are read, hold neither this nor the next field
+    """Change of the environment's own ``progress`` by this step."""
     cost: float = field(default=1.0, compare=False)
     """``info["step_cost"]`` where the suite says what its steps cost, not negative: GraphGPO's c(s, a)."""
     side: int | None = field(default=None, compare=False)
@@ -308,10 +309,7 @@ class Trajectory:
     @property
     def episode_return(self) -> float:
         """Sum of rewards, accumulated in step order."""
-        total = 0.0
-        for step in self.steps:
-            total += step.reward
-        return total
+        return sum_in_order(step.reward for step in self.steps)
 
     @property
     def invalid_count(self) -> int:
@@ -347,9 +345,9 @@ class Passage:
     """A document of a corpus: what searches find."""
 
     id: str
-    """Names it in its corpus."""
+    """Identifier of the passage in its corpus."""
     title: str
-    """One line."""
+    """Title, one line."""
     text: str
 
     @property
@@ -383,3 +381,21 @@ class EpisodeListener(Protocol):
 
     def ended(self, trajectory: Trajectory) -> None:
         """Take note of an episode, before it is yielded."""
+
+
+class Outcome(NamedTuple):
+    """Result of an action, in the game's words."""
+
+    reward: float
+    valid: bool = True
+    """Whether the action was accepted."""
+    terminated: bool = False
+    """Whether the game ended by its own rules."""
+
+
+class Status(NamedTuple):
+    """Status of an episode; a function of the game's state alone."""
+
+    won: bool
+    score: float  # the benchmark's own number
+    progress: float  # share in [0, 1]

@@ -1,4 +1,4 @@
-"""Language models behind an endpoint of chat completions: asked at once, kept, counted and paid for by rule.
+"""Language models behind an endpoint of chat completions, with concurrency, cache, ledger and budgets.
 
 All of it can be imported without the extra ``endpoint``, which is needed where a connection is opened.
 """

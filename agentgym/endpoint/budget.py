@@ -12,26 +12,22 @@ from agentgym.endpoint.errors import BudgetSpentError
 
 @dataclass(frozen=True, slots=True)
 class EndpointBudget:
-    """What a session may spend on all its endpoints; None for no limit."""
+    """Limits of a session's spending on all its endpoints; None for no limit."""
 
     requests: NonNegativeInt | None = None
-    """That are sent, further attempts included."""
+    """Most requests sent, retries included."""
     tokens: NonNegativeInt | None = None
-    """Of prompts and answers."""
+    """Most tokens of prompts and answers."""
     dollars: NonNegativeFloat | None = None
-    """By the session's prices."""
+    """Most US dollars, by the session's prices."""
 
     def __post_init__(self) -> None:
-        """Check the limits.
-
-        Raises:
-            UsageError: one is negative or no number.
-        """
+        """Refuse a limit that is negative or no number."""
         check_fields(self, "budget: ")
 
 
 class Spending(NamedTuple):
-    """What was spent, or what a call may spend."""
+    """Amounts spent, or the most that a call may spend."""
 
     requests: int = 0
     tokens: int = 0
@@ -51,18 +47,14 @@ class Spending(NamedTuple):
 
 
 class BudgetMeter:
-    """Counts what is spent, and what calls in flight may spend at most. Used by one event loop.
+    """Meter of the amounts spent, and of the most that calls in flight may spend. Used by one event loop.
 
     A call is sent if the budget holds even where all in flight cost what was estimated for them. If it does
     not, the call waits for them, and is refused once nothing in flight could make room for it.
     """
 
     def __init__(self, budget: EndpointBudget):
-        """Begin with nothing spent.
-
-        Args:
-            budget: the limits.
-        """
+        """Begin with nothing spent."""
         self.budget = budget
         self.spent = Spending()
         self._reserved = Spending()
@@ -71,19 +63,15 @@ class BudgetMeter:
         self._settled = asyncio.Event()
 
     async def reserve(self, most: Spending) -> None:
-        """Wait until a call fits, and count it as in flight.
+        """Wait until a call fits, and count it as in flight; `settle` must be called with the same ``most``.
 
-        Args:
-            most: what it may spend; `settle` must be called with the same.
-
-        Raises:
-            BudgetSpentError: it does not fit.
+        One that cannot fit raises `BudgetSpentError`.
         """
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # the first one, or that of a forked child, where nothing is in flight
+        if self._loop is not loop:  # the first call, or one in a forked child, where nothing is in flight
             self._loop, self._reserved = loop, Spending()
             self._turn, self._settled = asyncio.Lock(), asyncio.Event()
-        async with self._turn:  # whoever came first is sent first
+        async with self._turn:  # calls are sent in the order of their arrival
             while self._exceeded(self.spent.plus(self._reserved).plus(most)):
                 problem = self._exceeded(self.spent.plus(most))
                 if problem:
@@ -93,21 +81,16 @@ class BudgetMeter:
             self._reserved = self._reserved.plus(most)
 
     def settle(self, most: Spending, spent: Spending) -> None:
-        """Count a call as ended.
-
-        Args:
-            most: what was reserved for it.
-            spent: what it did spend.
-        """
+        """Count a call as ended."""
         self._reserved = self._reserved.minus(most)
         self.spent = self.spent.plus(spent)
         self._settled.set()
 
     def _exceeded(self, total: Spending) -> str:
-        """Return what a total goes beyond, as a message; empty where nothing."""
+        """Return the limit that a total exceeds, as a message; empty without one."""
         for name in ("requests", "tokens", "dollars"):
             limit, spent = getattr(self.budget, name), getattr(self.spent, name)
-            # a sum of floats that was subtracted from again is off by a few last digits
+            # sums and differences of floats are off in the last digits, so that a limit has a tolerance
             if limit is not None and getattr(total, name) > limit + (1e-9 if name == "dollars" else 0):
                 return (
                     f"the budget of {limit:,} {name} is spent: {spent:,.6g} so far, and the next call may go "

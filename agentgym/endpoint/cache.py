@@ -1,7 +1,7 @@
-"""Answers of endpoints in an SQLite file, by the sha256 of what was asked.
+"""Answers of endpoints in an SQLite file, by the sha256 of the request.
 
-Values are JSON. Several processes may share a file, and a kill loses no answer that was handed on: it is
-committed before anybody sees it. The file is in WAL mode, which needs a local disk.
+Values are JSON. Several processes may share a file, and a kill loses no answer that was returned: it is
+committed first. The file is in WAL mode, which needs a local disk.
 """
 
 from __future__ import annotations
@@ -24,38 +24,30 @@ from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json
 
 CacheMode: TypeAlias = Literal["off", "read", "write", "replay-only"]
-"""``off``: no cache. ``read``: answers from it; others are asked for and not kept. ``write``: answers from
-it; others are asked for and kept. ``replay-only``: answers from it and nowhere else."""
+"""``off``: no cache. ``read``: cached answers; others are requested and not stored. ``write``: cached
+answers; others are requested and stored. ``replay-only``: cached answers and no others."""
 
 SCHEMA = 1
-"""Number of the file's form, its ``user_version``."""
+"""Version of the file's format, its ``user_version``."""
 
 _APPLICATION = 0x61676570
 _BUSY_SECONDS = 30.0
 _TABLE = "CREATE TABLE answers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
-_KEPT = tuple(field.name for field in fields(ChatReply) if field.name not in ("cost", "from_cache"))
+_STORED_FIELDS = tuple(field.name for field in fields(ChatReply) if field.name not in ("cost", "from_cache"))
 _REFUSALS: Mapping[str, type[RequestFailedError]] = {
     failed.__name__: failed for failed in (ContentFilteredError, ContextOverflowError)
 }
-"""What is kept although it is no answer: a replay must meet it where the run did."""
+"""Errors stored in place of an answer, so that a replay fails where the run did."""
 
 _INHERITED: list[sqlite3.Connection] = []
-"""Of a parent process: neither used nor closed, since closing would take the locks of the parent away."""
+"""Connections of a parent process: neither used nor closed, since closing would release its locks."""
 
 
 class AnswerCache:
     """A file of answers. Each connection is used by one thread at a time: one reads, one writes."""
 
     def __init__(self, path: Path, *, writable: bool):
-        """Open the file; make it if it is to be written.
-
-        Args:
-            path: of the file.
-            writable: whether `keep` is called.
-
-        Raises:
-            UsageError: there is none, it is no cache, or it cannot be written.
-        """
+        """Open the file; create it if it is writable."""
         self.path = path
         self._writable = writable
         self._process = 0
@@ -64,11 +56,7 @@ class AnswerCache:
         self._open()
 
     def find(self, key: str) -> Mapping[str, Any] | None:
-        """Return what was kept under a key; None where nothing was.
-
-        Raises:
-            UsageError: the file is damaged.
-        """
+        """Return the value stored under a key; None without one."""
         self._reopen_after_fork()
         try:
             row = self._reader.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchone()
@@ -84,11 +72,7 @@ class AnswerCache:
         return value
 
     def keep(self, key: str, value: Mapping[str, Any]) -> None:
-        """Commit a value under a key; one that is there stays.
-
-        Raises:
-            UsageError: it cannot be written.
-        """
+        """Commit a value under a key; an existing value stays."""
         self._reopen_after_fork()
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         if self._writer is None:
@@ -148,7 +132,7 @@ class AnswerCache:
 
 def value_of(reply: ChatReply, day: str) -> dict[str, Any]:
     """Return a reply as a JSON value, with the day of its answer; what depends on the session is left out."""
-    table: dict[str, Any] = {name: getattr(reply, name) for name in _KEPT}
+    table: dict[str, Any] = {name: getattr(reply, name) for name in _STORED_FIELDS}
     table["tool_calls"] = [asdict(call) for call in reply.tool_calls]
     return {"reply": table, "when": day}
 
@@ -160,12 +144,7 @@ def refusal_of(error: BaseException) -> dict[str, str] | None:
 
 
 def reply_of(value: Mapping[str, Any]) -> tuple[ChatReply, str]:
-    """Return the reply and the day of `value_of`.
-
-    Raises:
-        RequestFailedError: it is that of `refusal_of`.
-        UsageError: it does not fit.
-    """
+    """Return the reply and the day of `value_of`; raise the `RequestFailedError` of `refusal_of`."""
     if set(value) == {"refused", "why"}:
         failed = _REFUSALS.get(str(value["refused"]))
         if failed is not None:

@@ -11,10 +11,10 @@ from agentgym.errors import UsageError
 from agentgym.io.untrusted import whole_text
 
 ChatRole: TypeAlias = Literal["system", "user", "assistant", "tool"]
-"""Who speaks. ``tool`` gives the result of a call."""
+"""Author of a message. ``tool`` carries the result of a call."""
 
 MAX_IMAGE_SIZE = 20 << 20
-"""Bytes of an image at most."""
+"""Largest size of an image, in bytes."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -26,11 +26,7 @@ class ImagePart:
     png: bytes
 
     def __post_init__(self) -> None:
-        """Check the form.
-
-        Raises:
-            UsageError: these are not the bytes of a PNG file, or too many.
-        """
+        """Refuse what are not the bytes of a PNG file, or too many."""
         if not self.png.startswith(_PNG) or len(self.png) > MAX_IMAGE_SIZE:
             raise UsageError(f"an image of a message is a PNG file of at most {MAX_IMAGE_SIZE:,} bytes")
 
@@ -40,10 +36,10 @@ class ChatToolCall:
     """A call that a model made."""
 
     id: str
-    """What the result is given to, in the message that follows."""
+    """Identifier that the message with the call's result repeats."""
     name: str
     arguments: str
-    """JSON as the model wrote it, which may be none."""
+    """Arguments as the model wrote them, which may be no valid JSON."""
 
     def __post_init__(self) -> None:
         """Make the texts ones that can be written."""
@@ -58,11 +54,11 @@ class ChatMessage:
     role: ChatRole
     text: str
     images: tuple[ImagePart, ...] = ()
-    """They follow the text."""
+    """Images after the text."""
     tool_calls: tuple[ChatToolCall, ...] = ()
-    """Of an assistant."""
+    """Calls of an assistant's message."""
     tool_call_id: str = ""
-    """Of a tool: which call this is the result of."""
+    """Identifier of the call that a tool's message answers."""
 
     def __post_init__(self) -> None:
         """Check what goes with the role; make the text one that can be written.
@@ -85,7 +81,7 @@ class ChatSampling:
 
     temperature: Annotated[float, Bounds(0, 2)] | None = 0.0
     max_tokens: PositiveInt | None = 512
-    """Tokens of an answer at most, reasoning included where the endpoint counts it so."""
+    """Most tokens of an answer, reasoning included where the endpoint counts it so."""
     seed: int | None = None
     stop: tuple[str, ...] = ()
     """Texts that end an answer and are not part of it."""
@@ -99,62 +95,62 @@ class ChatSampling:
         """
         check_fields(self)
         if "" in self.stop:
-            raise UsageError("a text that ends an answer is not empty")
+            raise UsageError("a text that ends an answer is not empty: leave it out of stop")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """What a model is asked."""
+    """Request to a model."""
 
     messages: tuple[ChatMessage, ...]
     sampling: ChatSampling = ChatSampling()
     tools: tuple[Mapping[str, Any], ...] = ()
     """Functions that may be called, as ``{"type": "function", "function": {"name": ..., ...}}``."""
     response_schema: Mapping[str, Any] | None = None
-    """JSON Schema that the answer should fit. Endpoints may ignore it: read what they say as strictly."""
+    """JSON Schema that the answer should fit. Endpoints may ignore it, so check the answer."""
     prompt_id: str = ""
-    """Names the wording, such as by its sha256; a part of the cache's key."""
+    """Identity of the wording, such as its sha256; a part of the cache's key."""
     sample: int = 0
-    """Tells requests apart that are otherwise equal; a part of the cache's key."""
+    """Index among requests that are otherwise equal; a part of the cache's key."""
     label: str = ""
-    """Names the episode in errors and in the ledger; no part of the cache's key."""
+    """Name of the episode in errors and in the ledger; no part of the cache's key."""
     one_call: bool = False
-    """Whether one call of a tool is asked for at most. Endpoints may ignore it."""
+    """Whether the answer should have at most one call of a tool. Endpoints may ignore it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What a model answered. The finish reason ``length`` says that it was cut off."""
+    """Answer of a model. The finish reason ``length`` means that it was cut off."""
 
     text: str
     tool_calls: tuple[ChatToolCall, ...] = ()
     finish_reason: str = "stop"
     prompt_tokens: int = 0
-    """0 where the endpoint does not say; so are the three below."""
+    """Tokens of the prompt; this count and the three below are 0 where the endpoint does not state them."""
     completion_tokens: int = 0
-    """Those of reasoning included."""
+    """Tokens of the answer, reasoning included."""
     cached_tokens: int = 0
-    """Of the prompt: those that the endpoint had computed before."""
+    """Tokens of the prompt that the endpoint read from its prefix cache."""
     reasoning_tokens: int = 0
     seconds: float = 0.0
-    """From the first attempt's start to the last one's end; for an answer from a cache, when it was asked."""
+    """Time from the first attempt's start to the last one's end, also where the answer is now cached."""
     retries: int = 0
-    """Attempts before the one that brought the answer."""
+    """Attempts before the successful one."""
     cost: float | None = None
-    """Dollars by the session's prices; None without. What an answer from a cache cost when it was asked."""
+    """US dollars by the session's prices; None without. A cached answer has its first request's cost."""
     from_cache: bool = False
-    """Whether nothing was paid for it: the cache had it, or an equal request was under way."""
+    """Whether the answer cost nothing: the cache had it, or an equal request was under way."""
     token_ids: tuple[int, ...] = ()
-    """Of the answer, where the spec asks for them and the endpoint gives them."""
+    """Token ids of the answer, where the spec requests them and the endpoint returns them."""
     logprobs: tuple[float, ...] = ()
-    """Natural logarithms of the probabilities of the answer's tokens, on the same terms."""
+    """Natural logarithms of the probabilities of the answer's tokens, on the same condition."""
     reasoning: str = ""
-    """What the model wrote before its answer, where the endpoint tells that apart."""
+    """Reasoning before the answer, where the endpoint returns it separately."""
     usage_stated: bool = field(default=True, compare=False)
-    """Whether the endpoint counted tokens; known of a live reply only, as are the three below."""
+    """Whether the endpoint counted tokens; set for a live reply only, as are the three below."""
     choices: int = field(default=1, compare=False)
-    """How many the endpoint gave; the first one is the reply."""
+    """Number of choices that the endpoint returned; the first one is the reply."""
     served_model: str = field(default="", compare=False)
-    """The model that the endpoint says it is."""
+    """Model name that the endpoint reports."""
     fingerprint: str = field(default="", compare=False)
-    """What the endpoint names its software and settings by."""
+    """Fingerprint that the endpoint reports for its software and settings."""

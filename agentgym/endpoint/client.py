@@ -1,4 +1,4 @@
-"""Endpoints: open one by its spec, ask it, and have futures of its replies.
+"""Endpoints: open one by its spec, submit requests, and receive futures of the replies.
 
 A call goes from the thread that submits it to the event loop. There the cache is looked up, equal requests
 are made once, and each call has its row of the ledger; `agentgym.endpoint.sending` sends what is left.
@@ -41,7 +41,7 @@ from agentgym.errors import UsageError
 
 @dataclass(eq=False, slots=True)
 class _Call:
-    """A call that is under way, and who waits for it."""
+    """A call under way, with the futures that wait for it."""
 
     session: EndpointSession
     task: asyncio.Task[ChatReply]
@@ -54,13 +54,7 @@ class Endpoint:
     def __init__(
         self, spec: EndpointSpec, *, transport: Callable[[], Any] | None = None, sleep: Sleep = asyncio.sleep
     ):
-        """Name the endpoint; nothing is opened yet.
-
-        Args:
-            spec: of the endpoint.
-            transport: returns what stands for the network, for tests (see `ChatTransport`).
-            sleep: waits between attempts, for tests.
-        """
+        """Name the endpoint; nothing is opened yet. Tests replace ``transport`` and ``sleep``."""
         self.spec = spec
         self._transport = transport
         self._sleep = sleep
@@ -71,7 +65,7 @@ class Endpoint:
         self._sender: ChatSender | None = None
         self._calls: dict[tuple[int, str], _Call] = {}
         self._inherited: list[object] = []
-        """From a parent process, which this one neither uses nor closes; nor may it collect them."""
+        """Clients of a parent process; held so that no garbage collection closes its connections."""
 
     @property
     def closed(self) -> bool:
@@ -79,16 +73,16 @@ class Endpoint:
         return self._closed
 
     def submit(self, request: ChatRequest) -> Future[ChatReply]:
-        """Ask, and return the reply's future at once; cancelling it cancels the call if nobody else waits.
+        """Send a request, and return the reply's future at once; cancelling all futures of a call cancels it.
 
         The future raises what `agentgym.endpoint.errors` lists. Its callbacks run on the event loop's thread:
         they may submit further requests, and must not wait for any.
 
         Args:
-            request: what is asked.
+            request: the chat to send.
 
         Raises:
-            EndpointError: the endpoint is closed, or its key is not there.
+            EndpointError: the endpoint is closed, or its key is missing.
             MissingPackageError: the extra ``endpoint`` is not installed.
         """
         session = current_session() or NO_SESSION
@@ -99,10 +93,10 @@ class Endpoint:
         return future
 
     def ask(self, requests: Sequence[ChatRequest]) -> list[ChatReply]:
-        """Return the replies to requests, in order, all asked at once.
+        """Return the replies to requests, in order, all submitted at once.
 
         Raises:
-            UsageError: one has none; the others are cancelled.
+            UsageError: a request failed; the others are cancelled.
         """
         _may_wait()
         futures = [self.submit(request) for request in requests]
@@ -113,7 +107,7 @@ class Endpoint:
                 future.cancel()
 
     def probe(self) -> EndpointProbe:
-        """Ask the endpoint what it takes, by about a dozen short requests.
+        """Probe which parameters the endpoint supports, by about a dozen short requests.
 
         Raises:
             UsageError: it does not answer, or the session only replays and its cache has no probe.
@@ -123,7 +117,7 @@ class Endpoint:
         return self._open(session).submit(probe_endpoint(self, session)).result()
 
     def close(self) -> None:
-        """Cancel what is under way, and close the connections. Nothing can be asked after."""
+        """Cancel calls under way, and close the connections. No request can follow."""
         _may_wait()
         self._closed = True
         loop = loop_of_process()
@@ -177,16 +171,7 @@ class Endpoint:
     ) -> ChatReply:
         """Return a reply, from the cache or the endpoint; the ledger has a row of it, or of the error.
 
-        Args:
-            request: the chat.
-            session: that the call belongs to.
-            key: under which the cache has it; the empty text to ask in any case.
-            fields: of the body, beside those of the request, such as ``n``.
-
-        Raises:
-            RequestFailedError: there is none.
-            EndpointError: there will be none to any request.
-            RefusedRequestError: the endpoint refuses a request with such fields.
+        Without ``key`` the cache is not asked; ``fields`` are further fields of the body, such as ``n``.
         """
         recorded = session.find(key) if key else None
         if recorded is not None:
@@ -220,7 +205,7 @@ class Endpoint:
         return reply
 
     def _finish(self, place: tuple[int, str], call: _Call, task: asyncio.Task[ChatReply]) -> None:
-        """Tell all who wait for a call how it ended."""
+        """Set the result or the error of a call in all its futures."""
         del self._calls[place]
         call.session.calls.discard(task)
         error = None if task.cancelled() else task.exception()
@@ -235,9 +220,9 @@ class Endpoint:
                 continue
             reply = replace(task.result(), from_cache=paid or task.result().from_cache)
             try:
-                if paid:  # by whoever asked first
+                if paid:  # a shared answer has a row without cost
                     self._note(call.session, request, reply)
-            except UsageError as failed:  # the disk is full; nobody waits forever
+            except UsageError as failed:  # the disk is full: no caller waits forever
                 future.set_exception(failed)
             else:
                 future.set_result(reply)
@@ -250,7 +235,7 @@ class Endpoint:
         session.note(lambda: LedgerRow.of(self.spec, request, reply, error, tuple(self.left_out)))
 
     async def _disconnect(self) -> None:
-        """Cancel what is under way, and close the connections."""
+        """Cancel calls under way, and close the connections."""
         tasks = [call.task for call in self._calls.values()]
         for task in tasks:
             task.cancel()
@@ -267,7 +252,7 @@ def _leave_soon(loop: asyncio.AbstractEventLoop, call: _Call, future: Future[Cha
 
 
 def _leave(call: _Call, future: Future[ChatReply]) -> None:
-    """Let a cancelled future go; a call that nobody waits for any more is cancelled."""
+    """Remove a cancelled future; a call without any other future is cancelled."""
     left = [each for each in call.waiting if each[0] is not future]
     if len(left) < len(call.waiting):
         call.waiting = left
@@ -287,7 +272,7 @@ _OPEN: dict[str, LoopUser] = {}
 
 
 class _Network:
-    """What stands for the network."""
+    """Replacement for the network, in tests."""
 
     stand_in: Callable[[], Any] | None = None
 

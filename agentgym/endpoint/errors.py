@@ -1,4 +1,4 @@
-"""What can go wrong with an endpoint, by what a caller does about it.
+"""Errors of endpoints, by the caller's reaction.
 
 Three concern one request: the context is full, the answer was filtered, no answer came. The others stop a
 run: they would be the same for every request. Messages are one line and hold no key.
@@ -10,7 +10,7 @@ from agentgym.errors import UsageError
 
 
 class EndpointError(UsageError):
-    """An endpoint cannot be used as it is asked to. Stops a run."""
+    """An endpoint cannot be used with these settings; the run stops."""
 
 
 class KeyRefusedError(EndpointError):
@@ -34,7 +34,7 @@ class ContextOverflowError(RequestFailedError):
 
 
 class ContentFilteredError(RequestFailedError):
-    """The endpoint kept its answer back for its content."""
+    """The endpoint withheld the answer because of its content."""
 
 
 class UnansweredRequestError(RequestFailedError):

@@ -1,4 +1,4 @@
-"""What the refusals of an endpoint mean: which are tried again, when, and which are the request's fault."""
+"""Refusals of an endpoint: which are retried and when, and which are the request's fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentgym.errors import UsageError
 from agentgym.io.untrusted import loads_json
 
 BUSY = frozenset((408, 409, 425, 429, *range(500, 600)))
-"""Answers after which another attempt may fare better."""
+"""HTTP statuses after which another attempt may succeed."""
 
 _MAX_LINE_LENGTH = 300
 
@@ -41,13 +41,13 @@ class EndpointRefusal(NamedTuple):
 
     status: int
     line: str
-    """What the endpoint says, as one line."""
+    """Error message of the endpoint, as one line."""
     code: str = ""
-    """What the endpoint calls it."""
+    """Error code of the endpoint."""
     fields: tuple[str, ...] = ()
-    """Fields of the request that the endpoint names as the reason."""
+    """Fields of the request that the endpoint names as the cause."""
     pause: float = 0.0
-    """Seconds after which it wants to be asked again."""
+    """Seconds that the endpoint requests before the next attempt."""
 
     @property
     def overflow(self) -> bool:
@@ -81,12 +81,8 @@ def read_refusal(
 ) -> EndpointRefusal:
     """Read an answer with a status that is no success, whatever its body is.
 
-    Args:
-        status: of the answer.
-        body: of the answer, or its beginning.
-        headers: of the answer, by names in small letters.
-        now: seconds since 1970.
-        redact: takes out of each text, decoded and not yet cut, what must not be shown.
+    ``headers`` have names in small letters. ``redact`` takes out of each text, decoded and not yet cut,
+    what must not be shown.
     """
     pause = retry_after(headers, now)
     try:
@@ -101,19 +97,19 @@ def read_refusal(
     if not isinstance(error, dict):
         return EndpointRefusal(status, "", pause=pause)
     detail = error.get("detail")
-    said = next((error[key] for key in ("message", "detail", "error") if isinstance(error.get(key), str)), "")
+    text = next((error[key] for key in ("message", "detail", "error") if isinstance(error.get(key), str)), "")
     places = [each for each in detail if isinstance(each, dict)] if isinstance(detail, list) else []
-    said = said or "; ".join(f"{_place(each)}: {each.get('msg', '')}" for each in places)
+    text = text or "; ".join(f"{_place(each)}: {each.get('msg', '')}" for each in places)
     named = [error.get("param"), *(_place(each) for each in places)]
     code = error.get("code") or error.get("type")
     fields = tuple(redact(name) for name in named if isinstance(name, str) and name)
     return EndpointRefusal(
-        status, one_line(redact(said)), redact(code) if isinstance(code, str) else "", fields, pause
+        status, one_line(redact(text)), redact(code) if isinstance(code, str) else "", fields, pause
     )
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Return the seconds of a Retry-After header: a number, or a date; 0 where there is none.
+    """Return the seconds of a Retry-After header, a number or a date; 0 without one.
 
     Example:
         >>> retry_after({"retry-after": "1.5"}, 0.0)
@@ -121,14 +117,14 @@ def retry_after(headers: Mapping[str, str], now: float) -> float:
         >>> retry_after({"retry-after": "Thu, 01 Jan 1970 00:00:07 GMT"}, 0.0)
         7.0
     """
-    said = headers.get("retry-after", "").strip()
-    if not said:
+    value = headers.get("retry-after", "").strip()
+    if not value:
         return 0.0
     try:
-        seconds = float(said)
+        seconds = float(value)
     except ValueError:
         try:
-            date = parsedate_to_datetime(said)
+            date = parsedate_to_datetime(value)
         except (ValueError, TypeError):
             return 0.0
         date = date if date.tzinfo else date.replace(tzinfo=UTC)

@@ -19,7 +19,7 @@ from agentgym.io.records import parse
 from agentgym.io.untrusted import loads_json, open_regular
 
 MAX_LEDGER_SIZE = 4 << 30
-"""Bytes that are read at most."""
+"""Largest size of a ledger that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,37 +27,37 @@ class LedgerRow:
     """A call to an endpoint."""
 
     when: str
-    """Its end, as 2026-01-31T12:00:00.000Z."""
+    """End of the call, as 2026-01-31T12:00:00.000Z."""
     label: str
-    """The episode, or whatever `ChatRequest.label` says."""
+    """Name of the episode, or another `ChatRequest.label`."""
     url: str
-    """Of the endpoint."""
+    """Address of the endpoint."""
     model: str
-    """As the server names it."""
+    """Name of the model on the server."""
     prompt_id: str
-    """As `ChatRequest.prompt_id`; empty where there is none."""
+    """Wording, the `ChatRequest.prompt_id`; empty without one."""
     prompt_tokens: int
-    """As the endpoint counts them; 0 where it does not."""
+    """Tokens of the prompt by the endpoint's count; 0 where it states none."""
     completion_tokens: int
-    """Of the answer, reasoning included."""
+    """Tokens of the answer, reasoning included."""
     cached_tokens: int
-    """Of the prompt: those that the endpoint had computed before."""
+    """Tokens of the prompt that the endpoint read from its prefix cache."""
     reasoning_tokens: int
-    """Of the answer, where the endpoint tells them apart."""
+    """Tokens of the answer's reasoning, where the endpoint counts them separately."""
     seconds: float
-    """From the first attempt's start to the last one's end, pauses included."""
+    """Time from the first attempt's start to the last one's end, pauses included."""
     retries: int
     """Attempts before the one that ended the call."""
     cost: float | None
-    """Dollars; None without a price. Where `from_cache`, what the answer had cost: nothing was paid now."""
+    """US dollars; None without a price. With `from_cache`, the cost of the answer's first request."""
     from_cache: bool
-    """Whether nothing was paid for it: the cache had it, or an equal request was under way."""
+    """Whether the call cost nothing: the cache had the answer, or an equal request was under way."""
     finish_reason: str
-    """Empty where there is no answer."""
+    """Reason why the model stopped; empty without an answer."""
     error: str = ""
     """Name of the error that the call ended in; empty for an answer."""
     left_out: tuple[str, ...] = ()
-    """Parameters that the endpoint had refused."""
+    """Parameters left out since the endpoint had refused them."""
 
     @classmethod
     def of(
@@ -101,36 +101,25 @@ class LedgerTotals(NamedTuple):
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     cost: float | None = None
-    """None where an answer has no price, or none was ever known."""
+    """US dollars; None where an answer has no price, or no price was known."""
 
 
 class Ledger:
     """An append-only file of rows; several processes may write to one.
 
     A row is one ``write``: killing the process loses none that was written, and half a row, which a crash may
-    leave, is cut off by whoever opens the file next.
+    leave, is cut off when the file is next opened.
     """
 
     def __init__(self, path: Path):
-        """Open or create the file.
-
-        Args:
-            path: of it; its folder is there.
-
-        Raises:
-            UsageError: it cannot be written.
-        """
+        """Open or create the file, in an existing folder."""
         self.path = path
         with writing(path):
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             self._trim()
 
     def append(self, row: LedgerRow) -> None:
-        """Write a row.
-
-        Raises:
-            UsageError: it did not fit; the file ends with the last row that did.
-        """
+        """Write a row; if it does not fit on the disk, the file ends with the last row that did."""
         table = {name: getattr(row, name) for name in row.__slots__}
         line = json.dumps(table, allow_nan=False).encode() + b"\n"
         with writing(self.path):

@@ -18,11 +18,11 @@ ResultT = TypeVar("ResultT")
 
 _STOP_SECONDS = 10.0
 _THREADS = 4
-"""That look up the addresses of hosts."""
+"""Threads that look up the addresses of hosts."""
 
 
 class LoopUser(Protocol):
-    """Whoever keeps the loop running until it is closed."""
+    """Object that keeps the loop running until it is closed."""
 
     def close(self) -> None:
         """Leave the loop."""
@@ -38,7 +38,7 @@ class BackgroundLoop:
         self.loop.set_default_executor(self._names)
         self.users: set[LoopUser] = set()
         self.lock = threading.Lock()
-        """For what users make once for the loop, from any thread."""
+        """Lock for objects that users create once per loop, from any thread."""
         self._thread = threading.Thread(target=self._run, name="agentgym-endpoints", daemon=True)
         self._thread.start()
 
@@ -67,7 +67,7 @@ class BackgroundLoop:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self._names.shutdown(
                 cancel_futures=True
-            )  # asyncio's own way starts a thread, which no exit lets it
+            )  # asyncio's own executor starts a thread, which is refused during the interpreter's exit
         finally:
             asyncio.set_event_loop(None)
             self.loop.close()
@@ -82,11 +82,7 @@ class _Current:
 
 
 def join_loop(user: LoopUser) -> BackgroundLoop:
-    """Return the loop of the process, and keep it running until the user leaves.
-
-    Args:
-        user: who uses it.
-    """
+    """Return the loop of the process, and keep it running until the user leaves."""
     with _Current.lock:
         if _Current.loop is None:
             _Current.loop = BackgroundLoop()
@@ -100,7 +96,7 @@ def loop_of_process() -> BackgroundLoop | None:
 
 
 def leave_loop(user: LoopUser) -> None:
-    """End the loop of the process if nobody else uses it."""
+    """End the loop of the process if it has no other user."""
     with _Current.lock:
         loop = _Current.loop
         if loop is None or user not in loop.users:

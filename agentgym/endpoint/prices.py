@@ -20,25 +20,21 @@ from agentgym.io.untrusted import read_toml_table
 
 @dataclass(frozen=True, slots=True)
 class TokenPrice:
-    """What tokens of a model cost from a day on, in dollars per million."""
+    """Prices of a model's tokens from a day on, in US dollars per million."""
 
     model: str
     since: str
-    """A day, as 2026-01-31."""
+    """First day of the price, as 2026-01-31."""
     input: NonNegativeFloat
     output: NonNegativeFloat
-    """Reasoning included, where the endpoint counts it among an answer's tokens."""
+    """Price of an answer's tokens, reasoning included where the endpoint counts it."""
     cached_input: NonNegativeFloat | None = None
-    """Of a prompt's tokens that the endpoint had computed before; as `input` where it is not given."""
+    """Price of prompt tokens that the endpoint read from its prefix cache; None for the price `input`."""
     url: str = ""
-    """Endpoint that the price is for; any where it is empty."""
+    """Endpoint that the price is for; empty for any."""
 
     def __post_init__(self) -> None:
-        """Check the day and the numbers.
-
-        Raises:
-            UsageError: they are none.
-        """
+        """Check the day and the numbers."""
         try:
             date.fromisoformat(self.since)
         except ValueError:
@@ -59,11 +55,7 @@ class PriceTable:
     """The prices that a user knows of."""
 
     def __init__(self, prices: Sequence[TokenPrice] = ()):
-        """Keep the prices.
-
-        Args:
-            prices: in any order.
-        """
+        """Keep the prices."""
         self._prices = sorted(prices, key=lambda price: (price.since, bool(price.url)))
         table = [[p.model, p.since, p.input, p.output, p.cached_input, p.url] for p in self._prices]
         self.sha256 = hashlib.sha256(canonical_json(table).encode()).hexdigest()

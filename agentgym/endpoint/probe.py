@@ -1,4 +1,4 @@
-"""What an endpoint takes: parameters that it refuses, ignores or heeds, as far as its answers show.
+"""Probe of an endpoint: parameters that it refuses, ignores or heeds, as far as its answers show.
 
 A server may ignore what it does not know without a word. So each parameter is asked for where its effect can
 be seen, and what cannot be seen is ``accepted`` only.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from agentgym.endpoint.spec import EndpointSpec
 
 ParameterSupport: TypeAlias = Literal["heeded", "accepted", "ignored", "refused"]
-"""``heeded``: the answer shows it. ``accepted``: no refusal, and no answer could show more. ``ignored``: no
-refusal, and the answer lacks what was asked for. ``refused``: an error."""
+"""``heeded``: the answer shows the parameter's effect. ``accepted``: no error, and no answer could show more.
+``ignored``: no error, and the answer lacks the effect. ``refused``: an error."""
 
 LABEL = "probe"
 """Label of its calls in the ledger."""
@@ -49,14 +49,14 @@ _TOOL: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class EndpointProbe:
-    """What an endpoint takes, as of one run."""
+    """Support of parameters by an endpoint, as one run found it."""
 
     url: str
     model: str
     answers_as: str
-    """The model that the endpoint says it is."""
+    """Model name that the endpoint reports."""
     fingerprint: str
-    """What the endpoint names its software and settings by; empty where it does not."""
+    """Fingerprint that the endpoint reports for its software and settings; empty without one."""
     temperature: ParameterSupport
     seed: ParameterSupport
     """``heeded``: two answers at temperature 1 agree with one seed and differ with another."""
@@ -73,7 +73,7 @@ class EndpointProbe:
     repeatable: bool
     """Whether two answers at temperature 0 agreed."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """What the endpoint said of parameters that it refuses, which are never sent."""
+    """Error message of each refused parameter, which is then never sent."""
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
@@ -81,7 +81,7 @@ class EndpointProbe:
 
 
 class _Seen(NamedTuple):
-    """What came of asking with a parameter."""
+    """Result of a request with a parameter."""
 
     answer: ChatReply | None
     refusal: str = ""
@@ -94,7 +94,7 @@ class _Seen(NamedTuple):
 
 
 class ProbedEndpoint(Protocol):
-    """What of an `agentgym.endpoint.client.Endpoint` a probe needs, on the event loop."""
+    """Part of `agentgym.endpoint.client.Endpoint` that a probe needs, on the event loop."""
 
     spec: EndpointSpec
     left_out: dict[str, str]
@@ -104,20 +104,12 @@ class ProbedEndpoint(Protocol):
 
 
 async def probe_endpoint(endpoint: ProbedEndpoint, session: EndpointSession) -> EndpointProbe:
-    """Ask an endpoint what it takes; or the session's cache, where it knows.
-
-    Args:
-        endpoint: asked.
-        session: that the requests belong to.
-
-    Raises:
-        UsageError: it does not answer at all, or the session only replays and knows of no probe.
-    """
+    """Probe which parameters an endpoint supports, or return the cached probe."""
     spec = endpoint.spec
     key = sha256_json({"probe": _VERSION, "url": spec.url, "model": spec.model, "extra": dict(spec.extra)})
-    kept = session.find(key)
-    if kept is not None:
-        return _heeded(parse(EndpointProbe, dict(kept), "the cache's probe"), endpoint)
+    stored = session.find(key)
+    if stored is not None:
+        return _heeded(parse(EndpointProbe, dict(stored), "the cache's probe"), endpoint)
     if session.mode == "replay-only":
         raise CacheMissError(
             f"the cache has no probe of {spec.identity}: record it with the cache mode 'write' first"
@@ -128,7 +120,7 @@ async def probe_endpoint(endpoint: ProbedEndpoint, session: EndpointSession) -> 
 
 
 def _heeded(probe: EndpointProbe, endpoint: ProbedEndpoint) -> EndpointProbe:
-    """Return a probe; what it found to be refused is left out from now on."""
+    """Return a probe, after removing its refused parameters from further requests."""
     for name, line in probe.refused.items():
         if name in DROPPABLE:
             endpoint.left_out.setdefault(name, line)
@@ -136,7 +128,7 @@ def _heeded(probe: EndpointProbe, endpoint: ProbedEndpoint) -> EndpointProbe:
 
 
 class _Prober:
-    """Asks short questions, one after the other."""
+    """Sender of short requests, one after the other."""
 
     def __init__(self, endpoint: ProbedEndpoint, session: EndpointSession):
         self._endpoint = endpoint
@@ -219,7 +211,7 @@ class _Prober:
 
     async def _tools(self) -> ParameterSupport:
         seen = await self._try("tools", "Paint in blue by the tool.", tokens=_LONG, tools=[dict(_TOOL)])
-        # a model that calls nothing may have seen the tool all the same
+        # a model without a call may still have received the tool
         return seen.support(True if seen.answer is not None and seen.answer.tool_calls else None)
 
 

@@ -11,21 +11,13 @@ from agentgym.endpoint.errors import EndpointError
 from agentgym.endpoint.spec import EndpointSpec
 
 SECONDS = 3.0
-"""Until a connection has to be there, the look-up of the host's name included."""
+"""Longest time to connect, in seconds, the look-up of the host's name included."""
 
 
 def check_reachable(spec: EndpointSpec, seconds: float = SECONDS) -> None:
     """Open a connection to an endpoint, and close it.
 
-    What it would answer is not asked: a server that is slow or busy is there. Where a proxy stands between,
-    nothing is looked for.
-
-    Args:
-        spec: of the endpoint.
-        seconds: until it has to be there.
-
-    Raises:
-        EndpointError: nothing takes the connection.
+    No request is sent: a slow or busy server counts as reachable. Behind a proxy nothing is checked.
     """
     parts = urlsplit(spec.url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -40,7 +32,7 @@ def check_reachable(spec: EndpointSpec, seconds: float = SECONDS) -> None:
         except OSError as error:
             found[0] = error.strerror or str(error)
 
-    thread = threading.Thread(target=knock, daemon=True)  # the look-up of a name knows no limit of its own
+    thread = threading.Thread(target=knock, daemon=True)  # looking up a name has no time limit
     thread.start()
     thread.join(seconds)
     if found[0]:

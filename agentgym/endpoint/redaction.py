@@ -1,4 +1,4 @@
-"""Redaction: a key that a server repeats, however encoded, is taken out before a text is cut or kept."""
+"""Redaction: a key that a server repeats, in any encoding, is removed before a text is cut or stored."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from html.entities import html5
 
 HIDDEN = "[key]"
-"""Stands for a key, or a part of one."""
+"""Replacement for a key, or a part of one."""
 
 MIN_KEY_LENGTH = 8
-"""Characters of a key, or of a part of it, below which it may be an ordinary word, such as ``EMPTY``."""
+"""Least characters of a key, or of a part of it: shorter ones may be ordinary words, such as ``EMPTY``."""
 
 _DRAWN = 20
-"""Characters of a key that was drawn by chance, at least; it has digits, too."""
+"""Least length of a random key, in characters; it has digits, too."""
 _GRAM = 4
 _ROUNDS = 4
-"""Encodings within one another that are looked through."""
+"""Most nested encodings that are decoded in search of a key."""
 _NAMES = {name: value for name, value in html5.items() if len(value) == 1 and value.isascii()}
 _ENCODED = re.compile(
     r"\\{1,16}+(?:(?:[uU]\{?0*+|[xX])([2-7][0-9a-fA-F])\}?|([!-\[\]-~]))"  # JSON and its kin
@@ -26,10 +26,10 @@ _ENCODED = re.compile(
 
 
 class KeyRedactor:
-    """Takes a key out of texts.
+    """Remover of a key from texts.
 
-    Parts of it count too, since a server may have cut it: a run of at least so many of its characters, in
-    upper or lower case.
+    Parts of it count too, since a server may have cut it: a run of at least `MIN_KEY_LENGTH` of its
+    characters, in upper or lower case.
 
     Example:
         >>> redact = KeyRedactor("sesame-0123456789")
@@ -38,11 +38,7 @@ class KeyRedactor:
     """
 
     def __init__(self, key: str):
-        """Take the key.
-
-        Args:
-            key: one of fewer than `MIN_KEY_LENGTH` characters is none.
-        """
+        """Take the key; one of fewer than `MIN_KEY_LENGTH` characters is ignored."""
         forms = dict.fromkeys(map(_lower, (key, _decoded(key))))
         self._forms = [form for form in forms if len(form) >= MIN_KEY_LENGTH]
         self._grams = [_runs(form, _GRAM) for form in self._forms]
@@ -52,14 +48,10 @@ class KeyRedactor:
         ``sk-no-key-required`` is."""
 
     def __call__(self, text: str, shortest: int = MIN_KEY_LENGTH) -> str:
-        """Return a text in which `HIDDEN` stands for each run of the key's characters.
+        """Return a text in which `HIDDEN` replaces each run of ``shortest`` or more of the key's characters.
 
-        Where a run is there in another encoding only, as in JSON, an address or HTML, it stands for the whole
+        Where a run appears in another encoding only, as in JSON, an address or HTML, it replaces the whole
         text.
-
-        Args:
-            text: of a server, decoded as far as it will be.
-            shortest: characters of a run, at least `MIN_KEY_LENGTH`.
         """
         if not self._forms:
             return text
@@ -101,7 +93,7 @@ def _runs(text: str, size: int) -> frozenset[str]:
 
 
 def _decoded(text: str) -> str:
-    """Return a text with the characters that its escapes, of whatever kind, stand for."""
+    """Return a text with its escapes of every kind decoded."""
     if "\\" not in text and "%" not in text and "&" not in text:
         return text
     return _ENCODED.sub(_character, text)

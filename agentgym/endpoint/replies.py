@@ -11,10 +11,10 @@ from agentgym.io.untrusted import loads_json, whole_text
 from agentgym.reading import UnreadableError, arguments_text, calls_of_message
 
 MAX_CHOICES = 128
-"""Choices of an answer at most."""
+"""Most choices of an answer."""
 
 MAX_TOKENS = 10_000_000
-"""That a usage may count."""
+"""Largest count that a reply's usage may state."""
 
 
 class MalformedAnswerError(ValueError):
@@ -38,11 +38,7 @@ def usage_of(reply: ChatReply) -> TokenUsage:
 
 
 def read_answer_body(body: bytes) -> ChatReply:
-    """Read the body of an answer that came whole.
-
-    Raises:
-        MalformedAnswerError: it is no chat completion.
-    """
+    """Read the body of an answer that came whole."""
     table = read_object(body)
     choices = part(table, "choices", list, [])
     if not choices:
@@ -56,18 +52,8 @@ def read_answer_body(body: bytes) -> ChatReply:
 def read_choice(
     choice: Mapping[str, Any], message: Mapping[str, Any], table: Mapping[str, Any], choices: int
 ) -> ChatReply:
-    """Read a choice.
-
-    Args:
-        choice: of the answer.
-        message: of the choice.
-        table: the answer.
-        choices: how many it has.
-
-    Raises:
-        MalformedAnswerError: a part is missing or of another type.
-    """
-    finish = choice.get("finish_reason") or "stop"  # some servers leave it null where the answer is whole
+    """Read a choice of the answer ``table``."""
+    finish = choice.get("finish_reason") or "stop"  # some servers return null for a complete answer
     if not isinstance(finish, str) or len(finish) > 64:
         raise MalformedAnswerError("its finish_reason is none")
     usage = read_usage(table.get("usage"))
@@ -103,11 +89,7 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 
 def read_usage(usage: Any) -> TokenUsage | None:
-    """Read what was counted; None where nothing was.
-
-    Raises:
-        MalformedAnswerError: a count is none.
-    """
+    """Read the token counts; None without any."""
     if usage is None:
         return None
     table = table_of(usage, "its usage")
@@ -137,7 +119,7 @@ def optional_text(table: Mapping[str, Any], key: str) -> str:
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str:
-    """Return what was written before the answer, by either name that servers have for it."""
+    """Return the reasoning before the answer, under either name that servers use."""
     return optional_text(message, "reasoning_content") or (
         message["reasoning"] if isinstance(message.get("reasoning"), str) else ""
     )
@@ -152,7 +134,7 @@ def table_of(value: Any, what: str) -> dict[str, Any]:
 
 def _content(message: Mapping[str, Any]) -> str:
     content = message.get("content")
-    if isinstance(content, list):  # parts, as some endpoints answer where they were asked in parts
+    if isinstance(content, list):  # parts: some endpoints answer in parts where the request had parts
         parts = [table_of(each, "a part of its content") for each in content]
         return "".join(optional_text(each, "text") for each in parts)
     text = optional_text(message, "content")

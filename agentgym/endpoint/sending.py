@@ -1,4 +1,4 @@
-"""Requests to one endpoint: rate limits, budgets, retry, and errors by what was refused."""
+"""Requests to one endpoint: rate limits, budgets, retry, and errors by the refused part."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agentgym.io.optional import load
 from agentgym.io.untrusted import printable
 
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
-"""Waits for so many seconds."""
+"""Coroutine function that waits for a number of seconds."""
 
 _WRONG_ADDRESS = frozenset((*range(300, 400), 404, 405, 410))
 _NEED = "asking an endpoint"
@@ -53,11 +53,11 @@ class RequestTiming:
 
     attempts: int = 1
     started: float | None = None
-    """When it was first sent, on the loop's clock; None before."""
+    """Time of the first attempt, on the loop's clock; None before it."""
 
     @property
     def seconds(self) -> float:
-        """Since it was first sent; what it waited before that for its turn is not the endpoint's."""
+        """Seconds since the first attempt; the wait before it is not the endpoint's fault."""
         return 0.0 if self.started is None else asyncio.get_running_loop().time() - self.started
 
     def send(self) -> None:
@@ -75,18 +75,7 @@ class ChatSender:
     """Sends requests to one endpoint, on one event loop."""
 
     def __init__(self, spec: EndpointSpec, transport: Any, sleep: Sleep, left_out: dict[str, str]):
-        """Read the key; nothing is sent yet.
-
-        Args:
-            spec: of the endpoint.
-            transport: see `ChatTransport`.
-            sleep: waits between attempts.
-            left_out: parameters that the endpoint refuses, with what it said; further ones are added.
-
-        Raises:
-            EndpointError: see `ChatTransport`.
-            MissingPackageError: the extra ``endpoint`` is not installed.
-        """
+        """Read the key; nothing is sent yet. Parameters that it refuses are added to ``left_out``."""
         self.spec = spec
         self._left_out = left_out
         limiter = load("aiolimiter", "endpoint", _NEED).AsyncLimiter
@@ -95,7 +84,7 @@ class ChatSender:
         self._transport = ChatTransport(spec, transport)
         self._sleep = sleep
         self._slots = asyncio.Semaphore(spec.concurrency)
-        self._jitter = random.Random()  # of its own: pauses decide nothing that is kept
+        self._jitter = random.Random()  # unseeded: pauses affect no result
         self._resume = 0.0
         self._key_refused = ""
         self._has_warned = False
@@ -107,19 +96,7 @@ class ChatSender:
     async def send(
         self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, fields: Mapping[str, Any]
     ) -> ChatReply:
-        """Return the endpoint's reply, after as many attempts as it takes.
-
-        Args:
-            request: the chat.
-            session: whose budgets count.
-            timing: counts the attempts.
-            fields: of the body, beside those of the request, such as ``n``.
-
-        Raises:
-            RequestFailedError: there is none.
-            EndpointError: there will be none to any request.
-            RefusedRequestError: the endpoint refuses a request with such fields.
-        """
+        """Return the endpoint's reply, after as many attempts as it takes; it raises as `Endpoint.reply`."""
         while True:
             if self._key_refused:
                 raise KeyRefusedError(self._key_refused)
@@ -140,7 +117,7 @@ class ChatSender:
                 return reply
             if failed is None:
                 name = refusal.refused([name for name in DROPPABLE if name in body and name not in fields])
-                if name is not None and not refusal.overflow:  # sent again without it, as the same attempt
+                if name is not None and not refusal.overflow:  # the same attempt, without this parameter
                     self._left_out.setdefault(name, refusal.line)
                     continue
                 failed = self._failure(request, refusal, fields)
@@ -149,10 +126,10 @@ class ChatSender:
             if timing.attempts >= self.spec.attempts or failed.slow or failed.pause > self.spec.longest_pause:
                 break
             session.check_open()
-            if not self._has_warned:  # once: what fails in the end is in the episode
+            if not self._has_warned:  # warn once: a final failure is recorded in the episode
                 self._has_warned = True
-                told = printable(f"{self.spec.identity} gives no answer ({failed})")
-                _LOGGER.warning("%s: it is asked again, up to %d times in all", told, self.spec.attempts)
+                failure = printable(f"{self.spec.identity} gives no answer ({failed})")
+                _LOGGER.warning("%s: it is asked again, up to %d times in all", failure, self.spec.attempts)
             await self._sleep(self._pause(failed, timing.attempts))
             timing.attempts += 1
         line = str(failed)
@@ -164,7 +141,7 @@ class ChatSender:
     async def _exchange(
         self, request: ChatRequest, session: EndpointSession, timing: RequestTiming, body: dict[str, Any]
     ) -> ChatReply:
-        """Send a body as soon as limits and budgets let it, and count what it took."""
+        """Send a body as soon as limits and budgets allow, and count its cost."""
         estimated, limit = estimated_prompt_tokens(request), answer_limit(request)
         if self._requests:
             await self._requests.acquire()
@@ -179,7 +156,7 @@ class ChatSender:
         try:
             with session.sending():
                 timing.send()
-                # without an answer nobody knows what the endpoint counts: the prompt, as estimated
+                # the endpoint's count is unknown without an answer: take the estimated prompt
                 spent = session.spending(self.spec, TokenUsage(estimated))
                 reply = await self._transport.post(body)
             guess = TokenUsage(estimated, len(reply.text) // BYTES_A_TOKEN)
@@ -213,7 +190,7 @@ class ChatSender:
         if refusal.spent:
             return BudgetSpentError(f"the account at {self.spec.url} has nothing left: fill it up{detail}")
         if status in BUSY:
-            if refusal.pause <= self.spec.longest_pause:  # nobody else need find out
+            if refusal.pause <= self.spec.longest_pause:  # other requests wait, too
                 resume = asyncio.get_running_loop().time() + refusal.pause
                 self._resume = max(self._resume, resume)
             return RetryableError(f"it is busy{detail}", refusal.pause)

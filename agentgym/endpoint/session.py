@@ -1,4 +1,4 @@
-"""What endpoints share while a run asks them: a cache of answers, a ledger, budgets and prices."""
+"""Endpoint session: cache, ledger, budgets and prices shared by the endpoints of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EndpointSession:
         budget: EndpointBudget | None = None,
         prices: Path | None = None,
     ):
-        """Say what there is; files are opened where the session is entered.
+        """Set cache, ledger, budget and prices; the files are opened on entering the session.
 
         Args:
             cache: file of answers; needed by every mode but ``off``.
@@ -73,9 +73,9 @@ class EndpointSession:
         self._meter = BudgetMeter(self.budget)
         self._close = ExitStack()
         self.endpoints: dict[str, LoopUser] = {}
-        """What was opened within the session, by its spec."""
+        """Endpoints that were opened within the session, by spec."""
         self.calls: set[asyncio.Task[Any]] = set()
-        """That are under way. Changed on the loop only; so is what follows."""
+        """Calls under way. Only the loop's thread changes this and the next two attributes."""
         self._sent: set[asyncio.Task[Any] | None] = set()
         self.ending = False
         """Whether nothing more is sent."""
@@ -87,7 +87,7 @@ class EndpointSession:
 
     @property
     def meter(self) -> BudgetMeter:
-        """What counts against the budgets."""
+        """Meter of spending against the budgets."""
         return self._meter
 
     def cost(self, spec: EndpointSpec, usage: TokenUsage, day: str = "") -> float | None:
@@ -102,7 +102,7 @@ class EndpointSession:
         return None if price is None else price.cost(usage)
 
     def spending(self, spec: EndpointSpec, usage: TokenUsage) -> Spending:
-        """Return what a request with such tokens takes from the budgets.
+        """Return the amounts that a request with these tokens takes from the budgets.
 
         Raises:
             EndpointError: there is a budget in dollars, and no price.
@@ -115,11 +115,11 @@ class EndpointSession:
         return Spending(1, usage.prompt + usage.completion, cost or 0.0)
 
     def find(self, key: str) -> Mapping[str, Any] | None:
-        """Return the value that the cache has under a key; None where it has none, or there is no cache."""
+        """Return the cached value under a key; None without one, or without a cache."""
         return None if self._cache is None else self._cache.find(key)
 
     async def keep(self, key: str, value: Mapping[str, Any]) -> None:
-        """Commit a value to the cache, where answers are kept.
+        """Commit a value to the cache, in the modes that store answers.
 
         Raises:
             UsageError: it cannot be written.
@@ -182,8 +182,8 @@ class EndpointSession:
     ) -> None:
         """End the session: close its endpoints and files.
 
-        What was sent is waited for and kept, since it is paid for; what was not is cancelled. An interrupt
-        cancels all.
+        Requests that were sent are awaited and stored, since they are paid for; others are cancelled. An
+        interrupt cancels all.
         """
         with self._close:
             try:
@@ -191,7 +191,7 @@ class EndpointSession:
                 if loop is not None:
                     loop.submit(self._end(error is None or isinstance(error, Exception))).result()
             finally:
-                # until here it is the current one: callbacks of the last replies may ask, and are refused
+                # current until here, so that requests from callbacks of the last replies are refused
                 self.ending = True
                 _SESSIONS.remove(self)
             for endpoint in list(self.endpoints.values()):
@@ -210,7 +210,7 @@ class EndpointSession:
     async def _end(self, wait: bool) -> None:
         self.ending = True
         loop = asyncio.get_running_loop()
-        calls = [task for task in self.calls if task.get_loop() is loop]  # not those of a parent process
+        calls = [task for task in self.calls if task.get_loop() is loop]  # a parent process has others
         for task in calls:
             if not (wait and task in self._sent):
                 task.cancel()
@@ -219,9 +219,9 @@ class EndpointSession:
 
 _SESSIONS: list[EndpointSession] = []
 NO_SESSION = EndpointSession()
-"""What calls belong to outside of any session: no cache, no ledger, no budget."""
+"""Session of calls outside any other: no cache, no ledger, no budget."""
 
 
 def current_session() -> EndpointSession | None:
-    """Return the session that was entered last and has not ended; None where there is none."""
+    """Return the innermost open session; None without one."""
     return _SESSIONS[-1] if _SESSIONS else None

@@ -1,4 +1,4 @@
-"""Which endpoint and model, and how it may be asked: what an agent's or environment's options name."""
+"""Endpoint specs: address, model and limits of an endpoint, as in the options of agents and environments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.io.untrusted import check_json
 
-# the form that redaction takes for the name of a secret, so that transcripts are rid of the key too
+# names that redaction recognises as secrets, so that transcripts do not contain the key either
 _KEY_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,99}", re.ASCII)
 _SECRET_ENDINGS = ("KEY", "TOKEN", "SECRET")
 
@@ -25,12 +25,12 @@ _OWN_FIELDS = frozenset(
         *("n", "tools", "response_format", "stream", "stream_options", "logprobs", "return_token_ids"),
     )
 )
-"""Fields of a request that `EndpointSpec.extra` must not hold, since a request or an option says them."""
+"""Fields of a request that `EndpointSpec.extra` must not hold, since the request or an option sets them."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointSpec:
-    """A model behind an endpoint of chat completions, and how it is asked. Holds no key.
+    """A model behind an endpoint of chat completions, and the settings of requests. It holds no key.
 
     Example:
         >>> spec = EndpointSpec.of({"url": "http://127.0.0.1:8000/v1/", "model": "tiny", "concurrency": 8})
@@ -42,29 +42,29 @@ class EndpointSpec:
     """
 
     url: str
-    """What ``/chat/completions`` follows, such as ``https://api.openai.com/v1``."""
+    """Base address that ``/chat/completions`` is appended to, such as ``https://api.openai.com/v1``."""
     model: str
     key_env: str = ""
     """Name of the environment variable that holds the key; it ends in KEY, TOKEN or SECRET. Empty: no key."""
     stream: bool = False
-    """Whether answers come piece by piece: the same answers, and no proxy that ends silent connections."""
+    """Whether answers are streamed: no proxy then closes the connection while the model is silent."""
     concurrency: Annotated[int, Bounds(1, 4_096)] = 64
-    """Requests in flight at most."""
+    """Most requests in flight."""
     requests_per_minute: Annotated[float, Bounds(1, 1e12)] | None = None
     tokens_per_minute: Annotated[float, Bounds(1, 1e12)] | None = None
-    """Of prompts, as estimated, and of answers, as `ChatSampling.max_tokens` allows."""
+    """Most tokens a minute: estimated ones of prompts, and `ChatSampling.max_tokens` of each answer."""
     timeout: Annotated[float, Bounds(0.001, 86_400)] = 120.0
     """Seconds for one attempt, to its last byte."""
     attempts: Annotated[int, Bounds(1, 100)] = 8
-    """Times that a request is sent at most."""
+    """Most attempts at a request."""
     first_pause: Annotated[float, Bounds(0, 3_600)] = 0.5
     """Seconds before the second attempt; doubled before each further one."""
     longest_pause: Annotated[float, Bounds(0, 86_400)] = 60.0
-    """Seconds between two attempts at most; whoever asks for longer gets no further attempt."""
+    """Longest pause between attempts, in seconds; none follows where an endpoint asks for a longer one."""
     logprobs: bool = False
-    """Whether to ask for the log-probabilities of answers' tokens."""
+    """Whether to request the log-probabilities of answers' tokens."""
     token_ids: bool = False
-    """Whether to ask for the token ids of answers, as vLLM gives them."""
+    """Whether to request the token ids of answers, which vLLM supports."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of a request, such as ``{"reasoning_effort": "low"}``; part of the identity."""
 
@@ -72,7 +72,7 @@ class EndpointSpec:
         """Check the address and the ranges; cut off the slash at the address's end.
 
         Raises:
-            UsageError: a value is none; the message does not repeat what may be a secret.
+            UsageError: a value is malformed; the message does not repeat one that may be a secret.
         """
         object.__setattr__(self, "url", checked_url(self.url))
         if not self.model or len(self.model) > 200 or not self.model.isprintable():
@@ -112,8 +112,7 @@ class EndpointSpec:
 def checked_url(url: str) -> str:
     """Return an endpoint's address without a slash at its end.
 
-    Raises:
-        UsageError: it is none, or holds credentials or a query; the message does not repeat it.
+    The message about an address that holds credentials or a query does not repeat it.
     """
     form = "write http://HOST:PORT/v1 or https://HOST/v1"
     try:
@@ -136,7 +135,7 @@ def checked_url(url: str) -> str:
 def _check_extra(extra: Mapping[str, Any]) -> None:
     own = sorted(name for name in extra if name in _OWN_FIELDS)
     if own:
-        raise UsageError(f"endpoint: extra holds {own[0]!r}, which a request or another option says")
+        raise UsageError(f"endpoint: extra holds {own[0]!r}, which requests or options set: leave it out")
     try:
         check_json(json.dumps(dict(extra), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

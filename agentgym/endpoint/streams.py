@@ -19,20 +19,13 @@ from agentgym.endpoint.replies import (
 from agentgym.reading import StreamedCalls, UnreadableError
 
 MAX_LINE_LENGTH = 4 << 20
-"""Bytes of an event at most."""
+"""Largest size of an event, in bytes."""
 
 _DONE = b"[DONE]"
 
 
 async def read_stream(pieces: AsyncIterator[bytes]) -> ChatReply:
-    """Read a stream to its end.
-
-    Args:
-        pieces: bytes as they come.
-
-    Raises:
-        MalformedAnswerError: an event is none of a chat completion, or the answer does not come to its end.
-    """
+    """Read a stream to its end."""
     gathered = _Gathered()
     async for data in _events(pieces):
         if data == _DONE:
@@ -60,12 +53,12 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = rest.rstrip(b"\r")
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
-    if data:  # the empty line after the last event is often left out
+    if data:  # the empty line after the last event is often missing
         yield b"\n".join(data)
 
 
 class _Gathered:
-    """What the events of a stream said so far."""
+    """Content of a stream's events so far."""
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
@@ -115,11 +108,7 @@ class _Gathered:
         self._finish = choice.get("finish_reason") or self._finish
 
     def answer(self) -> ChatReply:
-        """Return what all events say together.
-
-        Raises:
-            MalformedAnswerError: the answer did not come to its end.
-        """
+        """Return the answer of all events together."""
         if not self._events:
             raise MalformedAnswerError("it has no events")
         if self._finish is None and not self.done:

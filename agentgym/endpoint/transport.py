@@ -28,7 +28,7 @@ from agentgym.endpoint.streams import read_stream
 from agentgym.io.optional import load
 
 MAX_ANSWER_SIZE = 32 << 20
-"""Bytes of an answer at most."""
+"""Largest size of an answer, in bytes."""
 
 _PATH = "/chat/completions"
 _CONNECT_SECONDS = 30.0
@@ -37,19 +37,14 @@ _LOGGERS = ("httpcore", "httpx", "openai")
 _STAGE: ContextVar[Literal["", "asked", "answered"]] = ContextVar("stage of an exchange", default="")
 
 SHARD_CONNECTIONS = 16
-"""Connections of one client of the SDK at most."""
+"""Most connections of one client of the SDK."""
 
 
 class LostConnectionError(Exception):
     """No answer came, or not all of it; the message says why, on one line."""
 
     def __init__(self, line: str, *, slow: bool = False):
-        """Keep why.
-
-        Args:
-            line: says it.
-            slow: whether the answer began, and time was up before it ended.
-        """
+        """Keep why; ``slow`` where the answer began, and time was up before it ended."""
         super().__init__(line)
         self.slow = slow
 
@@ -58,17 +53,13 @@ class RefusedRequestError(Exception):
     """The endpoint answered with a status that is no success."""
 
     def __init__(self, refusal: EndpointRefusal):
-        """Keep what it said.
-
-        Args:
-            refusal: of the endpoint.
-        """
+        """Store the refusal."""
         super().__init__(refusal.line)
         self.refusal = refusal
 
 
 _TRUST = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Environment variables that name further certificates."""
+"""Environment variables that name additional certificates."""
 
 
 @cache
@@ -81,17 +72,7 @@ class ChatTransport:
     """The connections to one endpoint. Used by one event loop."""
 
     def __init__(self, spec: EndpointSpec, transport: Any = None):
-        """Read the key; nothing is sent yet.
-
-        Args:
-            spec: of the endpoint.
-            transport: what stands for the network: an asynchronous transport of the HTTP library that the SDK
-                uses; None for the network.
-
-        Raises:
-            EndpointError: the variable of the key is not set, or holds what no header can.
-            MissingPackageError: the extra ``endpoint`` is not installed.
-        """
+        """Read the key; nothing is sent yet. ``transport``, an asynchronous one of the SDK, replaces it."""
         self._openai = load("openai", "endpoint", "asking an endpoint")
         self._key = _read_key(spec)
         self._redact = KeyRedactor(self._key)
@@ -105,15 +86,9 @@ class ChatTransport:
         self._shards: list[_ClientShard] = []
 
     async def post(self, body: Mapping[str, Any]) -> ChatReply:
-        """Send a body and read the answer.
-
-        Raises:
-            LostConnectionError: no whole answer came.
-            MalformedAnswerError: it is no chat completion.
-            RefusedRequestError: the status is no success.
-        """
+        """Send a body and read the answer."""
         lost, slow = "", False
-        _STAGE.set("asked")  # in the task of this call alone
+        _STAGE.set("asked")  # set in this call's task alone
         shard = (
             next((shard for shard in self._shards if shard.busy < SHARD_CONNECTIONS), None)
             or self._new_shard()
@@ -136,14 +111,16 @@ class ChatTransport:
         except (TimeoutError, self._openai.APITimeoutError, self._http.TimeoutException):
             lost, slow = f"no whole answer within {self._spec.timeout:g} s", _STAGE.get() == "answered"
         except self._openai.APIStatusError as error:
-            refusal = self._refusal(error)
+            response = error.response
+            headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
+            refusal = read_refusal(error.status_code, response.content, headers, time.time(), self._redact)
         except self._openai.APIConnectionError as error:
             lost = self._reason(error.__cause__ or error)
         except (self._http.HTTPError, self._http.StreamError) as error:
             lost = self._reason(error)
         finally:
             shard.busy -= 1
-        # outside of the handlers: the SDK's errors hold the request, and with it the key
+        # raised outside the handlers: the SDK's errors hold the request, and with it the key
         if lost:
             raise LostConnectionError(lost + ", though it began" * slow, slow=slow)
         raise RefusedRequestError(refusal)
@@ -161,7 +138,7 @@ class ChatTransport:
             limits=self._http.Limits(
                 max_connections=SHARD_CONNECTIONS, max_keepalive_connections=SHARD_CONNECTIONS
             ),
-            follow_redirects=False,  # what is asked goes to the address that was named, and nowhere else
+            follow_redirects=False,  # requests go to the named address and nowhere else
             event_hooks={"response": [_limiter(self._http)]},
         )
         absent = self._openai.Omit()
@@ -171,7 +148,7 @@ class ChatTransport:
             max_retries=0,
             timeout=client.timeout,
             http_client=client,
-            # what the SDK would take from the environment is for OpenAI's own endpoint
+            # the environment's variables for the SDK are for OpenAI's own endpoint
             default_headers={
                 "OpenAI-Organization": absent,
                 "OpenAI-Project": absent,
@@ -207,14 +184,9 @@ class ChatTransport:
             fingerprint=redact(answer.fingerprint)[:_MAX_NAME_LENGTH],
         )
 
-    def _refusal(self, error: Any) -> EndpointRefusal:
-        response = error.response
-        headers = {str(name).lower(): str(value) for name, value in response.headers.items()}
-        return read_refusal(error.status_code, response.content, headers, time.time(), self._redact)
-
     def _reason(self, error: BaseException) -> str:
-        said = self._redact(str(error))
-        return one_line(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+        text = self._redact(str(error))
+        return one_line(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
 
 @dataclass(slots=True)
@@ -230,7 +202,7 @@ class _ClientShard:
 
 
 def _silence_libraries() -> None:
-    """Let the libraries log nothing of what is asked here: they repeat a server's headers as they are."""
+    """Silence the libraries' logs of these requests, since they repeat a server's headers unchanged."""
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if name.startswith(_LOGGERS) and isinstance(logger, logging.Logger):
             logger.addFilter(_is_elsewhere)  # once

@@ -25,29 +25,25 @@ DROPPABLE = (
     "stream_options",
     "parallel_tool_calls",
 )
-"""Parameters that a request can do without, where an endpoint refuses them."""
+"""Parameters that are left out of a request after an endpoint has refused them."""
 
 BYTES_A_TOKEN = 4
-"""Of text, for estimates."""
+"""Bytes of text in a token, for estimates."""
 
 TOKENS_A_MESSAGE = 6
-"""Role and marks of a message, for estimates."""
+"""Tokens of a message's role and delimiters, for estimates."""
 
 TOKENS_AN_IMAGE = 1_000
-"""For estimates."""
+"""Tokens of an image, for estimates."""
 
 ASSUMED_ANSWER = 512
 """Tokens of an answer without a limit, for estimates."""
 
 
 def body_of(request: ChatRequest, spec: EndpointSpec, without: Collection[str]) -> dict[str, Any]:
-    """Return the body of a request.
+    """Return the body of a request without the parameters that the endpoint has refused.
 
-    Args:
-        request: what is asked.
-        spec: whom.
-        without: parameters that the endpoint has refused. Without ``max_tokens``, ``max_completion_tokens``
-            stands for it, unless that is refused too.
+    ``max_completion_tokens`` replaces a refused ``max_tokens``, unless it is refused too.
     """
     sampling = request.sampling
     limit = "max_completion_tokens" if "max_tokens" in without else "max_tokens"
@@ -94,7 +90,7 @@ def cache_key(request: ChatRequest, spec: EndpointSpec) -> str:
         "prompt_id": request.prompt_id,
         "sample": request.sample,
     }
-    # only where they are set, so that keys stay what they are when an option comes to be
+    # only set options, so that a new option does not change existing cache keys
     if spec.extra:
         key["extra"] = dict(spec.extra)
     for name, owner in (("logprobs", spec), ("token_ids", spec), ("one_call", request)):

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 WIDTH_OF_FILES = 100
-"""Columns where no terminal limits them."""
+"""Width of the table in files and pipes, in columns."""
 
 LINES_PER_HEADING = 25
 
 _PARTS_INDENT = 7
-"""Columns before the parts of an evaluation, which stand below its line."""
+"""Indent of an evaluation's parts, which stand below its line."""
 
 _SPEED_SECONDS = 1800.0
-"""The time left is estimated from the iterations of so long, evaluations among them."""
+"""Seconds of the latest iterations, with evaluations, from which the time left is estimated."""
 
 _Column: TypeAlias = tuple[str, int, Callable[[IterationMetrics], str]]
 
@@ -70,8 +70,8 @@ _COLUMNS: tuple[_Column, ...] = (
     ("eval", 5, lambda m: _seconds(m.seconds.evaluate)),
     ("sync", 5, lambda m: _seconds(m.seconds.sync)),
 )
-"""Heading, width and text: 100 columns in all. A narrower terminal shows the first ones. What comes after
-``secs`` is its parts, the longest ones first."""
+"""Heading, width and text of each column: 100 characters in all. A narrower terminal shows the first ones.
+The columns after ``secs`` are its parts, the longest ones first."""
 
 
 _LEGEND = {
@@ -85,17 +85,14 @@ _LEGEND = {
     "secs": "seconds of the iteration; then its parts: sampling, update, credit, environment, evaluation, "
     "weights to the engine",
 }
-"""What the headings mean, for those whose columns fit."""
+"""Meaning of each heading; the legend lists the columns that fit."""
 
 
 class ConsoleLog:
     """A legend and a line per iteration on a console; on a terminal above a bar with the time left."""
 
     def __init__(self, iterations: int, *, start: int = 0, console: Console | None = None):
-        """Show the bar of a run; iterations are the whole run's, ``start`` of them behind.
-
-        Console None is standard error.
-        """
+        """Show the bar of a run, ``start`` iterations behind, on ``console`` (default: standard error)."""
         from rich.console import Console
 
         self._console = console or Console(stderr=True, highlight=False)
@@ -111,7 +108,7 @@ class ConsoleLog:
 
     def write(self, metrics: IterationMetrics) -> None:
         """Print a line."""
-        if not self._lines:  # not before: a run that cannot begin shows its error's line alone
+        if not self._lines:  # only now, so that a run that cannot begin shows its error alone
             self._print_legend()
         if self._lines % LINES_PER_HEADING == 0:
             self._print("".join(f"{heading:>{width}}" for heading, width, _ in self._columns), "dim")
@@ -149,16 +146,16 @@ class ConsoleLog:
     def _print(self, line: str, style: str) -> None:
         from rich.text import Text
 
-        # as a style of print, it would be the bar's, too
+        # a style of print would colour the progress bar, too
         self._console.print(Text(line, style), soft_wrap=True)
 
 
-def print_resources(rows: Sequence[tuple[str, str]], console: Console | None = None) -> None:
-    """Print names and values of a run's resources, a line each; on standard error by default."""
+def print_resources(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values of a run's resources, a line each, on standard error."""
     from rich.console import Console
     from rich.text import Text
 
-    console = console or Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
     for name, value in rows:
         console.print(Text(f"{name:>8}  {value}", "dim"), soft_wrap=True)
 

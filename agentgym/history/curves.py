@@ -17,24 +17,24 @@ from agentgym.history.metrics import IterationMetrics, Outcomes, StageSeconds
 from agentgym.history.run import RunHistory
 
 X: TypeAlias = Literal["iteration", "episodes", "env_steps", "tokens", "seconds"]
-"""What a curve is drawn over. Tokens are those sampled."""
+"""Quantity on a curve's x-axis; ``tokens`` counts sampled ones."""
 
 XS: tuple[X, ...] = get_args(X)
 
 Band: TypeAlias = Literal["none", "min-max", "interval"]
-"""Around the mean of one run; of 2 to 4; of 5 and more, from where on an interval says something."""
+"""Band around the mean: none for one run, their range for 2 to 4, a confidence interval for 5 and more."""
 
 SEEDS_FOR_INTERVAL = 5
 
 EVALUATION = "evaluation/"
-"""Begins the names of metrics that only some iterations have."""
+"""Prefix of the metrics that only iterations with an evaluation have."""
 
 SHORT_NAMES = {"eval": "evaluation/success", "eval_score": "evaluation/score"}
 
 FRACTIONS = frozenset({"success", "valid_fraction", "usable_fraction", "clip_fraction"})
 
 _PART = re.compile(r"evaluation/(splits/[^/]+/(types/[^/]+/)?|types/[^/]+/)(episodes|success|score)")
-"""Name of a metric of a split or type of task, which is the run's own."""
+"""Pattern of the metrics of a split or a type of task, whose names differ from run to run."""
 
 STEP_GROUPS = ("1", "2", "3-4", "5-8", "9-16", "17+")
 
@@ -44,7 +44,7 @@ class RunGroup:
     """Runs of one algorithm, environment and model: samples of the same curve."""
 
     runs: tuple[RunHistory, ...]
-    """At least one, by seed."""
+    """Runs of the group by seed, at least one."""
 
     @property
     def first(self) -> RunHistory:
@@ -72,12 +72,12 @@ class Curve:
     """
 
     x: Floats
-    """(P,), rising."""
+    """(P,) positions on the x-axis, increasing."""
     mean: Floats
-    """(P,) over the runs."""
+    """(P,) means over the runs."""
     low: Floats
     high: Floats
-    """(P,) ends of the band."""
+    """(P,) upper ends of the band, and ``low`` its lower ones."""
     band: Band
     runs: int
 
@@ -189,11 +189,11 @@ def smoothed(values: Floats, smooth: float) -> Floats:
     """Average each value with those before it, leaving out what is not finite."""
     finite = np.isfinite(values)
     if smooth < 1:
-        kept, total, weight = np.zeros(len(values)), 0.0, 0.0
+        averages, total, weight = np.zeros(len(values)), 0.0, 0.0
         for place in np.flatnonzero(finite):
             total, weight = smooth * total + values[place], smooth * weight + 1.0
-            kept[place] = total / weight
-        return np.where(finite, kept, np.nan)
+            averages[place] = total / weight
+        return np.where(finite, averages, np.nan)
     last = int(smooth)
     sums, counts = np.cumsum(np.where(finite, values, 0.0)), np.cumsum(finite, dtype=np.float64)
     sums[last:], counts[last:] = sums[last:] - sums[:-last], counts[last:] - counts[:-last]
@@ -201,7 +201,7 @@ def smoothed(values: Floats, smooth: float) -> Floats:
 
 
 def _band(values: Floats) -> tuple[Floats, Floats, Band]:
-    """Return the ends of the band around the mean of (runs, P), and what it is."""
+    """Return the lower and upper ends of the band around the mean of (runs, P), and its kind."""
     runs = len(values)
     if runs >= SEEDS_FOR_INTERVAL:
         mean = values.mean(axis=0)

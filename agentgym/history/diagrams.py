@@ -18,10 +18,10 @@ DiagramKind: TypeAlias = Literal["lines", "bars", "areas"]
 
 _COLUMNS = 3
 _CROWDED = 32
-"""Letters of all names below an axis from where on they are turned."""
+"""Letters of all names below an axis from which on the names are turned."""
 
 _MARKED = 30
-"""Points up to which a line is marked at each."""
+"""Most points of a line with a mark at each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class Series:
 
     label: str
     y: tuple[float | None, ...]
-    """None where there is no number."""
+    """Values of the series; None where it has none."""
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
-    """Ends of a band or of error bars; empty for none."""
+    """Upper ends of a band or of error bars, and ``low`` the lower ones; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,13 @@ class Panel:
     title: str
     x_label: str
     x: tuple[float | str, ...]
-    """Alike for all series: numbers, or names in their order."""
+    """Positions, the same for all series: numbers, or names in their order."""
     series: tuple[Series, ...]
     kind: DiagramKind = "lines"
     percent: bool = False
-    """Whether y is a share."""
+    """Whether the y-axis shows percentages."""
     joined: bool = False
-    """Whether lines go on over places at which they have no number, those of other series."""
+    """Whether lines connect points across positions at which only other series have a value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Diagram:
     title: str
     panels: tuple[Panel, ...]
     remark: str = ""
-    """How to read it, in a sentence."""
+    """Explanation of the diagram, in a sentence."""
 
     def to_json(self) -> str:
         """Return all of it as JSON; numbers that JSON lacks are null."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1, 1.2)), (0, (6, 1.6, 1, 1.6)))
-"""For further groups: colours come again, dashed."""
+"""Dashes of successive groups of lines: the colours repeat, with the next dash."""
 
 _MANY = 100
-"""Evaluations from where on marks would hide their line."""
+"""Number of evaluations from which on marks would hide their line."""
 
 _TITLES = {
     "success": "Episodes won in training",
@@ -159,7 +159,7 @@ def _draw_y_axis(axes: Axes, metric: str) -> None:
     axes.margins(x=0.0, y=0.06)
     low, high = axes.get_ylim()
     size = max(abs(low), abs(high))
-    if high - low < 1e-6 * size:  # constant but for rounding
+    if high - low < 1e-6 * size:  # constant except for rounding
         axes.set_ylim(low - 0.1 * size, high + 0.1 * size)
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10]))
     if metric == "success" or (metric.startswith(EVALUATION) and is_fraction(metric)):
@@ -244,8 +244,9 @@ def _draw_head(figure: Figure, title: str, remark: str, legend: dict[str, Any]) 
 
 def _labels(groups: Sequence[RunGroup]) -> tuple[list[str], str]:
     """Return the labels that distinguish groups, and their common part."""
+    named = [group.first.algorithm for group in groups]
     columns = [
-        [_algorithm(group.first.algorithm) for group in groups],
+        [ALGORITHMS[name].title if name in ALGORITHMS else name for name in named],
         _shortened([group.first.env_id for group in groups]),
         _shortened([group.first.model for group in groups]),
     ]
@@ -257,10 +258,6 @@ def _labels(groups: Sequence[RunGroup]) -> tuple[list[str], str]:
     if len(set(labels)) < len(groups):  # runs drawn one by one
         labels = _shortened([str(group.first.folder) for group in groups])
     return labels, shared
-
-
-def _algorithm(name: str) -> str:
-    return ALGORITHMS[name].title if name in ALGORITHMS else name
 
 
 def _shortened(names: Sequence[str]) -> list[str]:

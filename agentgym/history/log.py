@@ -23,11 +23,11 @@ from agentgym.io.optional import load
 from agentgym.io.untrusted import read_file, read_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    pass
 
 
 class Log(Protocol):
-    """Takes what an iteration reports."""
+    """Log that receives each iteration's metrics."""
 
     def write(self, metrics: IterationMetrics) -> None:
         """Log an iteration; they come in order."""
@@ -104,7 +104,7 @@ class TensorBoardLog:
 class WandbLog:
     """A run of Weights & Biases in the project ``agentgym``; the environment variables of wandb hold.
 
-    A resumed run goes on under its id, where Weights & Biases keeps what it was told first about an
+    A resumed run continues under its id, where Weights & Biases keeps the first values of a repeated
     iteration.
     """
 
@@ -121,7 +121,7 @@ class WandbLog:
             dir=folder,
             config=read_json(config_file) if config_file.exists() else {},
             resume="allow",
-            settings={"console": "off", "quiet": True},  # the terminal is the other logs'
+            settings={"console": "off", "quiet": True},  # the console log writes to the terminal
         )
 
     def write(self, metrics: IterationMetrics) -> None:
@@ -139,18 +139,17 @@ class _Place:
     folder: Path
     iterations: int
     start: int
-    console: Console | None
 
 
 LOGS: Final[Mapping[str, Callable[[_Place], Log]]] = MappingProxyType(
     {
         "jsonl": lambda place: JsonlLog(place.folder, start=place.start),
-        "console": lambda place: ConsoleLog(place.iterations, start=place.start, console=place.console),
+        "console": lambda place: ConsoleLog(place.iterations, start=place.start),
         "tensorboard": lambda place: TensorBoardLog(place.folder, start=place.start),
         "wandb": lambda place: WandbLog(place.folder, start=place.start),
     }
 )
-"""By name, in the order they are written to."""
+"""Log by its name, in the order of writing."""
 
 
 def check_logs(names: Sequence[str]) -> None:
@@ -159,15 +158,10 @@ def check_logs(names: Sequence[str]) -> None:
         check_choice("log", name, LOGS)
 
 
-def make_logs(
-    names: Sequence[str], folder: Path, *, iterations: int, start: int = 0, console: Console | None = None
-) -> Logs:
-    """Open logs, keys of `LOGS`, in the run's folder.
-
-    ``iterations`` counts the whole run, ``start`` those behind; console None is standard error.
-    """
+def make_logs(names: Sequence[str], folder: Path, *, iterations: int, start: int = 0) -> Logs:
+    """Open logs, keys of `LOGS`, in the run's folder; ``start`` of the run's ``iterations`` are behind."""
     check_logs(names)
-    place = _Place(folder, iterations, start, console)
+    place = _Place(folder, iterations, start)
     with ExitStack() as opened:
         logs = []
         for name in (name for name in LOGS if name in names):
@@ -193,7 +187,7 @@ def _cut(path: Path, start: int) -> None:
 
 
 def _by_step(metrics: IterationMetrics) -> list[tuple[int, dict[str, float]]]:
-    """Return the numbers of an iteration; what was evaluated before the first one belongs to step 0."""
+    """Return the numbers of an iteration by step; an evaluation before the first one belongs to step 0."""
     numbers, before = metrics.scalars(), {}
     for name in [name for name in numbers if name.startswith("evaluation_before/")]:
         before[name.replace("evaluation_before", "evaluation")] = numbers.pop(name)

@@ -13,28 +13,28 @@ class StageSeconds:
     """Wall-clock time of an iteration, by stage."""
 
     model: float
-    """In the policy: building prompts and sampling."""
+    """Seconds in the policy, for building prompts and sampling."""
     env: float
-    """In the environments, resetting and stepping, and in the rollout's own bookkeeping."""
+    """Seconds in the environments, for resets and steps, and in the rollout's own bookkeeping."""
     credit: float
-    """Old and reference log-probabilities, values and advantages."""
+    """Seconds for old and reference log-probabilities, values and advantages."""
     update: float
     sync: float
-    """Handing the weights to the engine."""
+    """Seconds for copying the weights to the engine."""
     evaluate: float
     total: float
-    """Of the whole iteration; more than the sum by what is in no stage."""
+    """Seconds of the whole iteration, including work that belongs to no stage."""
     old_log_probs: float | None = None
-    """Part of ``credit``, as the next three: passes of the learner over what was sampled."""
+    """Part of ``credit``, as are the next three fields: passes of the learner over the sampled tokens."""
     reference: float | None = None
     grouping: float | None = None
-    """Finding equal states, and building graphs of them."""
+    """Seconds for finding equal states and building graphs of them."""
     advantage: float | None = None
-    """The rest of scoring: advantages."""
+    """Seconds of the rest of scoring, the advantages."""
     critic: float | None = None
-    """Values, part of ``credit``, and the critic's update, part of ``update``."""
+    """Seconds for the critic: values, part of ``credit``, and its update, part of ``update``."""
     actor: float | None = None
-    """Part of ``update``: the policy's."""
+    """Seconds for the policy's update, part of ``update``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +43,9 @@ class Outcomes:
 
     episodes: int
     success: float
-    """Share won."""
+    """Share of episodes won."""
     score: float
-    """Mean of the benchmark's own number."""
+    """Mean score, in the benchmark's own unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SplitOutcomes(Outcomes):
     """Result on the fixed tasks of one split."""
 
     types: Mapping[str, Outcomes] = field(default_factory=dict)
-    """By the environment's own type of task, where there are several."""
+    """Results by the environment's own type of task; empty for a single type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Evaluated(SplitOutcomes):
     """Result of an evaluation: its numbers are those of the first split."""
 
     splits: Mapping[str, SplitOutcomes] = field(default_factory=dict)
-    """By name, the first one too, where several are played."""
+    """Results by split, the first one included; empty for a single split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +69,13 @@ class IterationMetrics:
     """One iteration. Means are over its training episodes; None where an algorithm has no such number."""
 
     iteration: int
-    """From 1."""
+    """Number of the iteration, from 1."""
     version: int
-    """Of the weights after it: optimiser updates so far."""
+    """Version of the weights after the iteration: optimiser updates so far."""
     episodes: int
-    """Played for training up to now."""
+    """Training episodes so far."""
     env_steps: int
-    """Taken for training up to now."""
+    """Environment steps of training so far."""
     success: float
     score: float
     mean_return: float
@@ -83,70 +83,70 @@ class IterationMetrics:
     valid_fraction: float
     """Share of actions that environments accepted."""
     usable_fraction: float
-    """Share of the groups trained on whose returns differ."""
+    """Share of the trained groups whose returns differ."""
     step_groups: Mapping[str, int] = field(default_factory=dict)
     """Number of steps by how many steps of their task were taken in the same state: "1", "2", "3-4", "5-8",
     "9-16", "17+"."""
     tokens_in: int
-    """Prompt tokens that the engine read."""
+    """Prompt tokens processed by the engine."""
     tokens_out: int
-    """Tokens sampled."""
+    """Sampled tokens."""
     tokens_per_second: float
-    """Sampled, over the time in the policy."""
+    """Sampled tokens per second in the policy."""
     learning_rate: float
     loss: float
     kl: float
-    """Divergence from the policy that sampled."""
+    """Divergence from the sampling policy."""
     ref_kl: float | None
     clip_fraction: float
     entropy: float
     grad_norm: float
     logp_diff: float
-    """Largest difference between a log-probability of the engine and the learner's of the same weights; what
-    older weights have sampled is left out."""
+    """Largest difference between the engine's and the learner's log-probability of a token under the same
+    weights; tokens of older weights are left out."""
     value_loss: float | None
     explained_variance: float | None
     staleness: float
     """Mean age of the steps trained on, in versions of the weights."""
     dropped: int
-    """Groups left out since the iteration before: by dynamic sampling, or since they teach nothing."""
+    """Groups left out since the previous iteration, by dynamic sampling or for equal returns."""
     pending: int
     """Groups begun but not yet trained on."""
     seconds: StageSeconds
     importance: float | None = None
-    """Mean weight that stale terms have; None where nothing is weighted."""
+    """Mean importance weight of stale terms; None without weighting."""
     truncated: float | None = None
-    """Share of the terms whose weight is the cap."""
+    """Share of the terms whose weight is clipped at the cap."""
     diagnostics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What stages tell of their own, by name: numbers, each with its name, such as ``k/8``."""
+    """Numbers that a stage reports, by the stage's name and their own, such as ``k/8``."""
     logp_diff_mean: float | None = None
-    """Mean of the differences whose largest is ``logp_diff``."""
+    """Mean of the differences whose maximum is ``logp_diff``."""
     policy_drift: float | None = None
-    """Mean difference of log-probabilities to those of the older weights that sampled; None without such."""
+    """Mean difference in log-probability from the older weights that sampled; None without such."""
     critic_grad_norm: float | None = None
-    """Before it was clipped."""
+    """Norm of the critic's gradient before clipping."""
     response_length: float | None = None
     """Mean tokens of a response."""
     response_cut: float | None = None
-    """Share of the responses that were cut at the limit; None where they are choices."""
+    """Share of the responses cut at the length limit; None where they are choices."""
     learner_tokens: int | None = None
-    """Read by the policy in the update, prompts included, over all epochs."""
+    """Tokens that the policy processed in the update, prompts included, over all epochs."""
     mfu: float | None = None
-    """Model FLOPS utilisation of the update: 6 operations a weight and token, over what the devices could
-    do at their peak; None where that is not known."""
+    """Model FLOPS utilisation of the update: 6 operations per weight and token, divided by the devices' peak;
+    None where the peak is not known."""
     peak_memory: int | None = None
-    """Most bytes that the fullest rank's device held in the iteration; None on a CPU."""
+    """Peak memory in bytes of the fullest rank's device in the iteration; None on a CPU."""
     evaluation_before: Evaluated | None = None
-    """Of the weights that the run began with; in its first iteration only."""
+    """Evaluation of the initial weights; in the first iteration only."""
     evaluation: Evaluated | None = None
-    """None where the iteration ends without one."""
+    """Evaluation at the end of the iteration; None without one."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON, nested as it is."""
         return asdict(self)
 
     def scalars(self) -> dict[str, float]:
-        """Return every number by a flat name, such as ``seconds/update``; what is None is left out."""
+        """Return every number by a flat name, such as ``seconds/update``, without those that are None."""
         return dict(_scalars("", asdict(self)))
 
     def number(self, name: str) -> float:

@@ -15,10 +15,10 @@ from agentgym.io.untrusted import MAX_LINES_SIZE, read_file
 
 CONFIG_FILE = "config.json"
 MADE_WITH = "made_with"
-"""Key of what a configuration says beside the settings."""
+"""Key of a configuration's versions and digests, beside the settings."""
 
 METRICS_FILE = "metrics.jsonl"
-"""One `IterationMetrics` per line, from iteration 1 on. Numbers that JSON lacks are NaN and Infinity."""
+"""File of `IterationMetrics`, one a line, iteration 1 first. Numbers that JSON lacks are NaN and Infinity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ class RunHistory:
     model: str
     seed: int
     settings: Mapping[str, Any]
-    """Everything it was asked by dotted name, such as ``learner.learning_rate``, the four above included."""
+    """Settings by dotted name, such as ``learner.learning_rate``, the four fields above included."""
     iterations: tuple[IterationMetrics, ...]
-    """At least one."""
+    """Metrics of each iteration, at least one."""
 
 
 def read_history(folder: Path) -> RunHistory:
@@ -73,7 +73,7 @@ def _read(path: Path) -> bytes:
 def _parse_line(line: bytes, where: str) -> IterationMetrics:
     try:
         table = json.loads(line)
-    except (ValueError, RecursionError) as error:  # of bytes that are not UTF-8, too; of nesting
+    except (ValueError, RecursionError) as error:  # also for bytes that are not UTF-8; nesting too deep
         raise UsageError(f"{where}: not JSON ({error}); remove this line and those after it") from error
     return parse(IterationMetrics, table, where)
 

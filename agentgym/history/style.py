@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg")
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's colours, which the colour-blind tell apart, without the yellow, which is too light."""
+"""Okabe and Ito's colours, which the colour-blind can distinguish, without the yellow, which is too light."""
 
 INK, FAINT = "#1F2328", "#6E7781"
 
 _SETTINGS = {
-    "font.family": ["DejaVu Sans"],  # comes with matplotlib
+    "font.family": ["DejaVu Sans"],  # matplotlib installs it
     "font.size": 9.5,
     "text.color": INK,
     "axes.edgecolor": FAINT,

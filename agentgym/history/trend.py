@@ -11,11 +11,11 @@ WINDOW = 5
 """Iterations whose mean success is compared, since those of a few tasks vary."""
 
 NOTABLE = 0.2
-"""Success that a run must have had for its loss to be called a collapse."""
+"""Least success that a run must have had for its loss to be called a collapse."""
 
 
 CLIPPED = 0.3
-"""Share of its terms that an update clips where it is too large."""
+"""Share of clipped terms above which an update is too large."""
 
 
 @dataclass(slots=True)
@@ -33,9 +33,9 @@ class Trend:
     recent: tuple[float, ...] = ()
     """Success of the last `WINDOW` iterations."""
     most: float = 0.0
-    """Of a single iteration."""
+    """Greatest success of a single iteration."""
     best: float = 0.0
-    """Greatest mean of `WINDOW` iterations, and the last of them."""
+    """Greatest mean of `WINDOW` iterations; ``best_at`` is the last of them."""
     best_at: int = 0
     fallen_at: int = 0
     """Iteration since which the mean is less than half of the best; 0 where it is not."""
@@ -44,7 +44,7 @@ class Trend:
     clipped: float = 0.0
     """Greatest share of terms that an update clipped."""
     lost: str = ""
-    """The last evaluation, where it is less than half of the first after too large an update."""
+    """Last evaluation in words, where it is less than half of the first and an update was too large."""
 
     def follow(self, metrics: IterationMetrics) -> bool:
         """Take an iteration's metrics; return whether a collapse begins with it."""

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agentgym.core.options import NonNegativeInt, PositiveInt, check_fields
-from agentgym.core.types import Message, Request
+from agentgym.core.options import check_fields
+from agentgym.core.types import Request
 from agentgym.errors import UsageError
-from agentgym.prompts.contexts import CHATS, CONTEXTS, Context, ConversationTokenizer
+from agentgym.prompts.contexts import CHATS, CONTEXTS, Context, ConversationTokenizer, PromptSettings
 from agentgym.prompts.fitting import FittedPrompt, PromptTokenizer, PromptTooLongError, fit
 from agentgym.prompts.parsers import Answer, settle_answer
-from agentgym.prompts.rendering import PromptTemplate
 
 __all__ = ["FittedPrompt", "PromptBuilder", "PromptTokenizer", "PromptTooLongError", "fit"]
 
 
 @dataclass(frozen=True, slots=True)
-class PromptBuilder:
+class PromptBuilder(PromptSettings):
     """Turns requests into prompts and responses into actions, alike in training, benchmarks and agents."""
 
-    template: PromptTemplate
-    tokenizer: PromptTokenizer
-    budget: PositiveInt
-    """Most tokens of a prompt."""
-    history: NonNegativeInt = 2
-    """Past turns told, k, where they fit."""
-    before: tuple[Message, ...] = ()
-    """What the tokenizer hands the chat template beside a prompt, for `FittedPrompt.before`."""
     context: Context = "rebuilt"
-    """What of the past a prompt holds, and in which form: see `agentgym.prompts.contexts`."""
+    """Context: the part of the past that a prompt shows, and its form; see `agentgym.prompts.contexts`."""
 
     def __post_init__(self) -> None:
         """Check the settings."""

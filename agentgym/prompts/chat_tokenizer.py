@@ -12,8 +12,7 @@ import jinja2
 from agentgym.core.tools import Tool
 from agentgym.core.types import Message
 from agentgym.errors import UsageError
-from agentgym.prompts.chat_template import ChatSetup, render_conversation
-from agentgym.prompts.chat_turns import render_next
+from agentgym.prompts.chat_template import ChatSetup, ChatTemplate
 from agentgym.prompts.tool_trip import ToolTrip, round_trip
 from agentgym.reading.conventions import thoughts
 
@@ -27,20 +26,25 @@ class ChatTokenizer:
 
     tokenizer: PreTrainedTokenizerBase
     setup: ChatSetup = field(default_factory=ChatSetup)
-    """What the chat template is handed beside the user's message."""
+    """Setup of the chat template, beside the user's message."""
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The tokenizer's chat template."""
+        return ChatTemplate.of(self.tokenizer)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of a piece of text, without special tokens around it."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None or backend.truncation is not None or backend.padding is not None:
             return list(self.tokenizer.encode(text, add_special_tokens=False))
-        # what `encode` ends with, but for places in the text, which take a quarter of the time
+        # the last step of `encode`, without the places in the text, which take a quarter of the time
         backend.encode_special_tokens = False
         return list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, special tokens and blanks as they are."""
-        # what `decode` ends with; before, that looks at the type of every id, which takes longer
+        # the last step of `decode`, which looks at the type of every id first and so takes longer
         return str(self.tokenizer._decode(list(ids), clean_up_tokenization_spaces=False))
 
     def encode_chat(self, message: str) -> list[int]:
@@ -76,8 +80,8 @@ class ChatTokenizer:
         for place, message in enumerate(messages):
             for kind in thoughts() if spelled[place] else ():
                 before, end, _ = message.text.rpartition(kind.end)
-                said = max(before.rpartition(kind.begin)[2].splitlines(), key=len, default="").strip()
-                if said and said not in shown:
+                label = max(before.rpartition(kind.begin)[2].splitlines(), key=len, default="").strip()
+                if label and label not in shown:
                     heads[place] = before + end
         return heads
 
@@ -87,44 +91,40 @@ class ChatTokenizer:
         Raises:
             UsageError: it is one.
         """
-        source = self.tokenizer.get_chat_template()
         for kind in thoughts():
-            if kind.marked and kind.begin in source:
-                said = Message("assistant", f"{kind.begin}{kind.label}a{kind.end}{kind.after}a")
-                self._render([Message("user", "a"), said, Message("user", "a")])
+            if kind.marked and kind.begin in self.template.source:
+                reply = Message("assistant", f"{kind.begin}{kind.label}a{kind.end}{kind.after}a")
+                self._render([Message("user", "a"), reply, Message("user", "a")])
 
-    def encode_next(self, message: str, said: Sequence[int]) -> list[int]:
+    def encode_next(self, message: str, prefix: Sequence[int]) -> list[int]:
         """Return the tokens from the end of a response to where the next one begins.
 
         Args:
-            message: what the user says between them; it is text, as in `encode_chat`.
-            said: tokens that end with the response, as for `following`.
+            message: the user's message between them; it is text, as in `encode_chat`.
+            prefix: tokens that end with the response, as for `following`.
 
         Raises:
             UsageError: the chat template writes no chat of several turns.
         """
-        tokenizer = self.tokenizer
-        source, special = tokenizer.get_chat_template(), tokenizer.special_tokens_map
-        ids = self.encode_rendered(
-            [message], lambda texts: render_next(source, texts[0], special, self.setup)
-        )
-        return self.following(said, ids)
+        template = self.template
+        ids = self.encode_rendered([message], lambda texts: template.render_next(texts[0], self.setup))
+        return self.following(prefix, ids)
 
-    def following(self, said: Sequence[int], ids: Sequence[int]) -> list[int]:
+    def following(self, prefix: Sequence[int], ids: Sequence[int]) -> list[int]:
         """Return what a template writes from the end of a response on, without what ends that already.
 
         Args:
-            said: tokens that end with the response. The special tokens that end the assistant's message,
+            prefix: tokens that end with the response. The special tokens that end the assistant's message,
                 one or two, are not there twice, nor blanks before them; where the response was cut off, they
                 follow it.
-            ids: what the template writes.
+            ids: token ids that the template writes.
         """
         ends: list[int] = []
         begin = 0
         for place, token in enumerate(ids, 1):
             if self.ends_alone(token):
                 ends.append(token)
-                begin = place if [*said[-len(ends) :]] == ends else begin
+                begin = place if [*prefix[-len(ends) :]] == ends else begin
             elif self.decode([token]).strip():
                 break
         return list(ids[begin:])
@@ -134,14 +134,6 @@ class ChatTokenizer:
         tokenizer = self.tokenizer
         added = tokenizer.added_tokens_decoder.get(token)
         return token in tokenizer.all_special_ids or (added is not None and bool(added.special))
-
-    def check_turns(self) -> None:
-        """Refuse a chat template that writes no chat of several turns.
-
-        Raises:
-            UsageError: it is one.
-        """
-        self.encode_next("a", ())
 
     def encode_rendered(self, bodies: Sequence[str], rendered: Callable[[Sequence[str]], str]) -> list[int]:
         """Return the token ids of texts within a template; special tokens in them are encoded as text.
@@ -174,11 +166,11 @@ class ChatTokenizer:
         return _parted(text, _special_tokens(self.tokenizer))
 
     def _render(self, messages: Sequence[Message]) -> str:
-        source, special = self.tokenizer.get_chat_template(), self.tokenizer.special_tokens_map
+        template = self.template
         try:
-            text = render_conversation(source, messages, special, self.setup)
+            text = template.render(messages, self.setup)
             begun = _with_thoughts_begun(messages, text)
-            return text if begun == messages else render_conversation(source, begun, special, self.setup)
+            return text if begun == messages else template.render(begun, self.setup)
         except jinja2.TemplateError as error:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise UsageError(
@@ -187,9 +179,7 @@ class ChatTokenizer:
 
     def tool_trip(self, tools: Sequence[Tool]) -> ToolTrip:
         """Return what comes back of the calls that the chat template writes of tools."""
-        tokenizer = self.tokenizer
-        source = tokenizer.get_chat_template()
-        return round_trip(source, tokenizer.special_tokens_map, tools, self.setup.options)
+        return round_trip(self.template, tools, self.setup.options)
 
     def set_up(self, setup: ChatSetup) -> Self:
         """Return the tokenizer with the part of a setup that its chat template has a place for.
@@ -197,8 +187,7 @@ class ChatTokenizer:
         Raises:
             UsageError: the template never reads one of the options.
         """
-        source = self.tokenizer.get_chat_template()
-        return replace(self, setup=setup.taken_by(source, self.tokenizer.special_tokens_map))
+        return replace(self, setup=setup.taken_by(self.template))
 
 
 def _with_thoughts_begun(messages: Sequence[Message], prompt: str) -> Sequence[Message]:

@@ -1,4 +1,4 @@
-"""Contexts: what of an episode's past a model is sent, and in which form.
+"""Contexts: the part of an episode's past that a model is sent, and its form.
 
 ======================  =========================================================================
 ``rebuilt``             one user message, made anew at every turn, which tells the last k turns
@@ -15,9 +15,10 @@ restored to an earlier state and continued from there has the prompts of an epis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from agentgym.core.options import NonNegativeInt, PositiveInt
 from agentgym.core.types import Completion, Message, Request
 from agentgym.prompts.fields import PromptFields
 from agentgym.prompts.fitting import (
@@ -31,7 +32,7 @@ from agentgym.prompts.rendering import Prompt, PromptTemplate, render_opening, r
 from agentgym.prompts.summary import render_summary, summary_lines
 
 Context: TypeAlias = Literal["rebuilt", "append", "window", "summarised"]
-"""What of the past a prompt holds, and in which form."""
+"""Part of the past that a prompt shows, and its form."""
 
 
 @runtime_checkable
@@ -44,37 +45,27 @@ class ConversationTokenizer(PromptTokenizer, Protocol):
     def encode_conversation(self, messages: Sequence[Message]) -> Sequence[int]:
         """Return the token ids of a chat that a user's message ends, up to where the answer begins."""
 
-    def encode_next(self, message: str, said: Sequence[int]) -> Sequence[int]:
+    def encode_next(self, message: str, prefix: Sequence[int]) -> Sequence[int]:
         """Return the tokens from the end of a response to where the next one begins.
 
         Args:
-            message: what the user says between them.
-            said: tokens that end with the response, perhaps with what ends its message.
+            message: the user's message between them.
+            prefix: tokens that end with the response, perhaps with what ends its message.
         """
 
 
-class PromptSettings(Protocol):
+@dataclass(frozen=True, slots=True)
+class PromptSettings:
     """The part of `agentgym.prompts.budget.PromptBuilder` that contexts need."""
 
-    @property
-    def template(self) -> PromptTemplate:
-        """The words."""
-
-    @property
-    def tokenizer(self) -> PromptTokenizer:
-        """Writes and counts."""
-
-    @property
-    def budget(self) -> int:
-        """Most tokens of a prompt."""
-
-    @property
-    def history(self) -> int:
-        """Past turns told, k."""
-
-    @property
-    def before(self) -> tuple[Message, ...]:
-        """What the chat template is handed beside a prompt."""
+    template: PromptTemplate
+    tokenizer: PromptTokenizer
+    budget: PositiveInt
+    """Largest number of tokens in a prompt."""
+    history: NonNegativeInt = 2
+    """Past turns told, k, where they fit."""
+    before: tuple[Message, ...] = ()
+    """Messages for the chat template beside a prompt, for `FittedPrompt.before`."""
 
 
 def rebuilt(builder: PromptSettings, request: Request) -> FittedPrompt:
@@ -89,24 +80,24 @@ def summarised(builder: PromptSettings, request: Request) -> FittedPrompt:
     Where that does not fit, the oldest of the k turns go into the summary, then its oldest lines go.
     """
     slots = PromptFields.of(request, history=builder.history)
-    steps, told = request.history, len(slots.recent)
+    steps, shown_turns = request.history, len(slots.recent)
 
     def lines_of(shown: int) -> int:
         return len(summary_lines(steps[: len(steps) - shown], _seen_after(request, shown)))
 
     def attempt(left_out: int, cut: int) -> FittedPrompt:
-        shown = max(told - left_out, 0)
+        shown = max(shown_turns - left_out, 0)
         lines = summary_lines(steps[: len(steps) - shown], _seen_after(request, shown))
-        kept = lines[max(left_out - told, 0) :]
-        # turns that neither a line nor an exchange tells
-        missing = len(steps) - shown if not kept else kept[0].first - 1
+        summarised = lines[max(left_out - shown_turns, 0) :]
+        # turns that stand neither in a line nor in an exchange
+        missing = len(steps) - shown if not summarised else summarised[0].first - 1
         recent = slots.recent[len(slots.recent) - shown :]
-        fields = replace(slots, recent=recent, summary=render_summary(kept))
+        fields = replace(slots, recent=recent, summary=render_summary(summarised))
         text = render_whole(builder.template, fields, omitted=missing, cut=cut)
         ids = tuple(builder.tokenizer.encode_chat(text))
         return FittedPrompt(Prompt(text, shown, missing, cut), ids)
 
-    return fit_attempts(attempt, builder.template.id, slots, told + lines_of(0), builder.budget)
+    return fit_attempts(attempt, builder.template.id, slots, shown_turns + lines_of(0), builder.budget)
 
 
 def _seen_after(request: Request, shown: int) -> object:
@@ -123,15 +114,15 @@ def window(builder: PromptSettings, request: Request) -> FittedPrompt:
     def attempt(dropped: int, cut: int) -> FittedPrompt:
         first = len(request.history) - past + dropped
         turns = [PromptFields.of_step(step, number) for number, step in enumerate(request.history)][first:]
-        told = [*turns, now]
-        told[0] = replace(told[0], task=now.task)
-        alone = len(told) == 1
-        texts = [render_opening(builder.template, told[0], omitted=first, cut=cut if alone else 0)]
-        texts += [render_present(builder.template, fields) for fields in told[1:-1]]
+        shown_fields = [*turns, now]
+        shown_fields[0] = replace(shown_fields[0], task=now.task)
+        alone = len(shown_fields) == 1
+        texts = [render_opening(builder.template, shown_fields[0], omitted=first, cut=cut if alone else 0)]
+        texts += [render_present(builder.template, fields) for fields in shown_fields[1:-1]]
         texts += [] if alone else [render_present(builder.template, now, cut=cut)]
         earlier: list[Message] = []
         for text, step in zip(texts[:-1], request.history[first:], strict=True):
-            earlier += [Message("user", text), Message("assistant", _said(builder, step.completion))]
+            earlier += [Message("user", text), Message("assistant", _reply_text(builder, step.completion))]
         ids = tokenizer.encode_conversation([*earlier, Message("user", texts[-1])])
         return FittedPrompt(Prompt(texts[-1], len(turns), first, cut), tuple(ids), earlier=tuple(earlier))
 
@@ -170,14 +161,14 @@ def _so_far(
     history = request.history
     begin = max((n for n, step in enumerate(history) if step.completion.prompt_ids), default=-1)
     if begin >= 0:
-        kept = history[begin].completion
-        ids = kept.prompt_ids + kept.response_ids
-        said = (Message("assistant", kept.text),)
-        messages = (*kept.messages[len(builder.before) :], *said) if kept.messages else ()
+        latest = history[begin].completion
+        ids = latest.prompt_ids + latest.response_ids
+        reply_message = (Message("assistant", latest.text),)
+        messages = (*latest.messages[len(builder.before) :], *reply_message) if latest.messages else ()
     for number, step in enumerate(history[begin + 1 :], start=begin + 1):
         if not (step.completion.text or step.action):
-            continue  # nothing was admissible, and nobody was asked
-        fields, reply = PromptFields.of_step(step, number), _said(builder, step.completion)
+            continue  # nothing was admissible, so the model was not called
+        fields, reply = PromptFields.of_step(step, number), _reply_text(builder, step.completion)
         if ids:
             text = render_present(builder.template, fields)
             ids += tuple(tokenizer.encode_next(text, ids))
@@ -189,13 +180,13 @@ def _so_far(
     return ids, messages
 
 
-def _said(builder: PromptSettings, completion: Completion) -> str:
+def _reply_text(builder: PromptSettings, completion: Completion) -> str:
     """Return a response as text; of another policy, its action in the answer's format where that can be."""
     return completion.text or builder.template.answer.written(completion.action)
 
 
 def _conversations(builder: PromptSettings) -> ConversationTokenizer:
-    assert isinstance(builder.tokenizer, ConversationTokenizer)  # the builder's constructor sees to it
+    assert isinstance(builder.tokenizer, ConversationTokenizer)  # the builder's constructor checks it
     return builder.tokenizer
 
 
@@ -205,7 +196,7 @@ CONTEXTS: Mapping[Context, Callable[[PromptSettings, Request], FittedPrompt]] = 
     "window": window,
     "summarised": summarised,
 }
-"""What makes a prompt of a request, by name."""
+"""Makers of a request's prompt, by name of the context."""
 
 CHATS: frozenset[Context] = frozenset(("append", "window"))
 """Contexts of several messages."""

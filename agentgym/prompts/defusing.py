@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 BREAK: Final = "\N{ZERO WIDTH SPACE}"
-"""Stands within what was a token of a chat template."""
+"""Character that breaks a chat template's tokens within a message."""
 
 _TOKEN = re.compile(
     r"<(?=[|\uff5c])"  # <|im_start|>, <|eot_id|>, and with full-width bars

@@ -1,15 +1,16 @@
-"""Prompt fields: what templates are filled with, one record for every suite and every prompt."""
+"""Prompt fields: the slots of templates, one record for every suite and every prompt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from agentgym.core.types import Observation, Request, Step
+from agentgym.core.episodes import observed_text
+from agentgym.core.types import Request, Step
 
 
 class Exchange(NamedTuple):
-    """A past turn: what was seen, and what was done about it."""
+    """A past turn: its observation and its action."""
 
     observation: str
     action: str
@@ -29,7 +30,7 @@ class PromptFields:
     """
 
     task: str
-    """What is to be done, as a sentence; empty where a suite tells it in its observations alone."""
+    """Goal of the task, as a sentence; empty where a suite states it in its observations alone."""
     observation: str
     """The text seen now."""
     turn: int
@@ -39,13 +40,13 @@ class PromptFields:
     admissible_actions: tuple[str, ...]
     """Every action accepted now, or templates with slots in angle brackets."""
     location: str
-    """Where the agent is; empty in suites without places, as are the fields below without their things."""
+    """Place of the agent; empty in suites without places, as are the fields below without their things."""
     held: str
-    """What the agent holds."""
+    """Things that the agent holds."""
     moved: tuple[str, ...]
-    """What the agent has put where, oldest first."""
+    """Things that the agent has put down, each with its place, oldest first."""
     summary: str = ""
-    """What the turns before `recent` come to; empty where a context has none."""
+    """Summary of the turns before `recent`; empty where a context has none."""
 
     @classmethod
     def of(cls, request: Request, *, history: int) -> PromptFields:
@@ -53,15 +54,15 @@ class PromptFields:
 
         Args:
             request: one question to a policy.
-            history: how many past turns are kept, k.
+            history: largest number of past turns, k.
         """
         past = request.history[-history:] if history > 0 else ()
         extra = request.extra
         return cls(
             task=extra.get("goal", ""),
-            observation=text_of(request.observation),
-            turn=request.told,
-            recent=tuple(Exchange(text_of(step.observation), step.action) for step in past),
+            observation=observed_text(request.observation),
+            turn=request.own_steps,
+            recent=tuple(Exchange(observed_text(step.observation), step.action) for step in past),
             admissible_actions=request.admissible_actions,
             location=extra.get("location", ""),
             held=extra.get("held", ""),
@@ -73,20 +74,15 @@ class PromptFields:
         """Build the record of a turn that is over, without what the suite alone knew.
 
         Args:
-            step: what was seen and done.
+            step: the turn's observation and action.
             turn: its number, from 0.
         """
-        seen = text_of(step.observation)
+        seen = observed_text(step.observation)
         return cls("", seen, turn, (), step.admissible_actions, "", "", ())
 
 
 class FieldsOf(Protocol):
-    """What builds a prompt's fields: `PromptFields.of`, or what a suite's wording names instead."""
+    """Builder of a prompt's fields: `PromptFields.of`, or the function that a suite's wording names."""
 
     def __call__(self, request: Request, *, history: int) -> PromptFields:
         """Build the record of a request, with at most ``history`` past turns."""
-
-
-def text_of(observation: Observation) -> str:
-    """Return the text of an observation; a picture goes to the model beside the prompt."""
-    return observation if isinstance(observation, str) else str(observation["text"])

@@ -1,4 +1,4 @@
-"""Prompts that fit: as many tokens as a model takes, without losing what must be known."""
+"""Prompts that fit: as many past turns as the budget has tokens for; task and observation always stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PromptTokenizer(Protocol):
 
 
 class PromptTooLongError(UsageError):
-    """What a prompt has to hold needs more tokens than the budget."""
+    """The parts that a prompt cannot omit need more tokens than the budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class FittedPrompt:
     ids: tuple[int, ...]
     """Token ids of the whole chat, chat template included; at most as many as the budget."""
     before: tuple[Message, ...] = ()
-    """What the chat template was handed beside it: tools, under the role ``tools``, and a system message."""
+    """Messages before the chat: tools, under the role ``tools``, and a system message."""
     earlier: tuple[Message, ...] = ()
     """The user's and the assistant's messages before it; of a conversation whose messages were not kept, only
     those since."""
@@ -57,12 +57,12 @@ def fit(
 
     Args:
         template: the words.
-        slots: what they are filled with.
+        slots: values of its slots.
         tokenizer: counts; the ids are those of the whole prompt, never of parts put together.
         budget: most tokens, chat template included.
 
     Raises:
-        PromptTooLongError: what has to stay needs more tokens than the budget.
+        PromptTooLongError: the parts that must stay need more tokens than the budget.
     """
 
     def attempt(dropped: int, cut: int) -> FittedPrompt:
@@ -78,14 +78,14 @@ def fit_attempts(
     """Return the attempt that fits and leaves out as little as possible.
 
     Args:
-        attempt: of how much of the past is left out, and how many characters of the observation.
-        name: of the template, for messages.
-        slots: what the template is filled with.
+        attempt: renders a prompt without so many past turns and characters of the observation.
+        name: name of the template, for messages.
+        slots: values of the template's slots.
         past: most of the past that can be left out.
         budget: most tokens.
 
     Raises:
-        PromptTooLongError: what has to stay needs more tokens than the budget.
+        PromptTooLongError: the parts that must stay need more tokens than the budget.
     """
     fitted = attempt(0, 0)
     if len(fitted.ids) <= budget:
@@ -99,9 +99,9 @@ def fit_attempts(
         if len(fitted.ids) <= budget:
             return _longest(lambda cut: attempt(past, cut), characters, fitted, budget)
         needed = min(needed, len(fitted.ids))
-    kept = "its task" if slots.task else "its observation, which tells the task,"
+    essential = "its task" if slots.task else "its observation, which tells the task,"
     raise PromptTooLongError(
-        f"the prompt of {name} needs {needed:,} tokens for its instructions, {kept} "
+        f"the prompt of {name} needs {needed:,} tokens for its instructions, {essential} "
         f"and {len(slots.admissible_actions)} possible actions, but the budget is {budget:,}: raise it"
     )
 
@@ -109,13 +109,9 @@ def fit_attempts(
 def _longest(
     attempt: Callable[[int], FittedPrompt], least: int, shortest: FittedPrompt, budget: int
 ) -> FittedPrompt:
-    """Return the attempt that fits and leaves out as little as possible, by bisection.
+    """Return the attempt that fits ``budget`` tokens and leaves out as little as possible, by bisection.
 
-    Args:
-        attempt: of how much is left out.
-        least: how much ``shortest`` leaves out; leaving out nothing does not fit.
-        shortest: fits.
-        budget: most tokens.
+    ``shortest``, which leaves out ``least``, fits; leaving out nothing does not.
     """
     fails, fits, fitted = 0, least, shortest
     while fits - fails > 1:

@@ -1,4 +1,4 @@
-r"""What a response of a language model says: its thought and its actions.
+r"""Parsers of a language model's response: its thought and its actions.
 
 Six formats, each a writer and a reader that undoes it:
 
@@ -69,7 +69,7 @@ FORMATS: Mapping[str, AnswerFormat] = {
         AnswerFormat("plain", False, False, write_plain, read_plain),
     )
 }
-"""By name."""
+"""Answer formats by name."""
 
 
 def format_of(name: str) -> AnswerFormat:

@@ -1,4 +1,4 @@
-"""Requests as a model is asked them that is shown pictures: what their words say of what is seen."""
+"""Requests to a model that is shown pictures: the words that stand in place of a pictured observation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PictureUse: TypeAlias = Literal["none", "beside", "alone"]
 """Whether the picture of an observation is shown to the model: not, beside its text, or in its place."""
 
 SHOWN = "The picture shows it."
-"""Stands for a text that is not told beside its picture."""
+"""Text in place of an observation that only the picture beside it shows."""
 
 GONE = "The picture of that turn is not shown again."
-"""Stands for the text of a past observation that had a picture."""
+"""Text in place of a past observation that had a picture."""
 
 
 def without_text(request: Request) -> Request:

@@ -1,4 +1,4 @@
-"""Prompts: a template filled with what an agent knows."""
+"""Prompts: templates filled with an agent's knowledge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentgym.prompts.template import Template
 from agentgym.prompts.template_file import TemplateFile
 
 PromptTemplate: TypeAlias = Template | TemplateFile
-"""What prompts are rendered from: a wording and an answer, or a file that is both."""
+"""Source of prompts: a wording and an answer, or a file that is both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ def render(template: PromptTemplate, slots: PromptFields, *, dropped: int = 0, c
 
     Args:
         template: the words.
-        slots: what they are filled with.
-        dropped: how many of the past turns are left out, the oldest first; the prompt says so.
-        cut: how many characters are left out of the end of the observation; the prompt says so.
+        slots: values of its slots.
+        dropped: number of past turns that are left out, the oldest first; the prompt says so.
+        cut: number of characters left out of the end of the observation; the prompt says so.
 
     Raises:
         UsageError: more is to be left out than there is.
@@ -65,13 +65,13 @@ def render(template: PromptTemplate, slots: PromptFields, *, dropped: int = 0, c
 
 
 def render_whole(template: PromptTemplate, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
-    """Render one message that holds everything: instructions, task, summary, past turns and what is seen now.
+    """Render one message that holds everything: instructions, task, summary, past turns and observation.
 
     Args:
         template: the words.
-        slots: what they are filled with.
-        omitted: how many of the oldest turns are told nowhere; the text says so.
-        cut: how many characters are left out of the end of the observation; the text says so.
+        slots: values of its slots.
+        omitted: number of the oldest turns that are left out; the text says so.
+        cut: number of characters left out of the end of the observation; the text says so.
     """
     if isinstance(template, TemplateFile):
         return template.render_whole(slots, omitted, cut)
@@ -83,13 +83,13 @@ def render_whole(template: PromptTemplate, slots: PromptFields, *, omitted: int 
 
 
 def render_opening(template: PromptTemplate, slots: PromptFields, *, omitted: int = 0, cut: int = 0) -> str:
-    """Render the first message of a conversation: instructions, task and what is seen.
+    """Render the first message of a conversation: instructions, task and observation.
 
     Args:
         template: the words.
-        slots: what they are filled with.
-        omitted: how many turns there were before it, which the conversation leaves out.
-        cut: how many characters are left out of the end of the observation.
+        slots: values of its slots.
+        omitted: number of earlier turns that the conversation leaves out.
+        cut: number of characters left out of the end of the observation.
     """
     if isinstance(template, TemplateFile):
         return template.render_opening(slots, cut)
@@ -97,18 +97,18 @@ def render_opening(template: PromptTemplate, slots: PromptFields, *, omitted: in
 
 
 def render_beginning(template: Template, task: str, *, dropped: int = 0) -> str:
-    """Render what a conversation begins with: the role, how to answer, and the task.
+    """Render the beginning of a conversation: the role, how to answer, and the task.
 
     Args:
         template: the words.
-        task: what is to be done; empty where observations alone tell it.
-        dropped: how many of the oldest turns the conversation leaves out; the text says so.
+        task: goal of the task; empty where observations alone state it.
+        dropped: number of the oldest turns that the conversation leaves out; the text says so.
     """
     return "\n\n".join(_beginning(template, task, dropped))
 
 
 def render_present(template: PromptTemplate, slots: PromptFields, *, cut: int = 0) -> str:
-    r"""Render what is seen now and can be done about it: a turn of a conversation.
+    r"""Render the observation and the possible actions: a turn of a conversation.
 
     Example:
         >>> from agentgym.prompts import load_template

@@ -10,7 +10,7 @@ from agentgym.errors import UsageError, nearest
 
 
 class Section(NamedTuple):
-    """What a section's text is held to."""
+    """Rules of a section's text."""
 
     needs: frozenset[str]
     """Slots that have to be there: without them the prompt would leave out what they stand for."""
@@ -38,7 +38,7 @@ SECTIONS: Mapping[str, Section] = {
     "actions": _section(takes="actions"),
     "stuck": _section(),
 }
-"""By name, in the order in which they stand in a prompt.
+"""Sections by name, in the order in which they stand in a prompt.
 
 ``role`` is followed by the answer's format; what never changes comes first, then what stays the same
 throughout an episode. ``omitted`` and ``cut`` are there when a budget was too small, ``exchange`` once
@@ -58,8 +58,8 @@ def check_text(text: str, section: Section, where: str) -> None:
     """Check the slots of a section's text.
 
     Args:
-        text: with slots as ``{name}``; other braces are doubled.
-        section: what it is held to.
+        text: a text with slots as ``{name}``; other braces are doubled.
+        section: rules of the text.
         where: names the text in messages.
 
     Raises:

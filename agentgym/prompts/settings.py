@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 from agentgym.core.hashing import sha256_json
 from agentgym.core.options import NonNegativeFloat, NonNegativeInt, PositiveInt, check_fields
 from agentgym.core.suite_spec import PromptDefaults
-from agentgym.core.tools import Tool, tool_schemas
+from agentgym.core.tools import Tool, listed_schemas, tool_schemas
 from agentgym.core.types import Message
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
@@ -46,13 +45,13 @@ class Prompting:
     """
 
     wording: str = ""
-    """One of `agentgym.prompts.wordings`, or the path of a file that ends in ``.toml``."""
+    """Name of one of `agentgym.prompts.wordings`, or the path of a file that ends in ``.toml``."""
     answer: str = ""
-    """One of `agentgym.prompts.answers`: how to answer, and what reads the response."""
+    """Name of one of `agentgym.prompts.answers`: how to answer, and what reads the response."""
     history: NonNegativeInt = 2
     """Past turns told, k, where they fit."""
     budget: PositiveInt = 2048
-    """Most tokens of a prompt."""
+    """Largest number of tokens in a prompt."""
     choice: ActionChoice = "free"
     temperature: NonNegativeFloat = 1.0
     max_tokens: PositiveInt = 512
@@ -64,7 +63,7 @@ class Prompting:
     pictures: PictureUse = "none"
     """Whether a vision-language model is shown the picture of the observation it answers."""
     context: Context = "rebuilt"
-    """What of an episode's past a prompt holds, and in which form: `agentgym.prompts.contexts` has them."""
+    """Part of an episode's past that a prompt shows, and its form: one of `agentgym.prompts.contexts`."""
     template_file: str = ""
     """A whole prompt in place of wording and answer: the path of a file that ends in ``.toml``, or a built-in
     one, as `agentgym.prompts.template_file.load_template_file` takes it."""
@@ -100,11 +99,7 @@ class Prompting:
             self._check_wording(template)
 
     def _check_wording(self, template: Template) -> None:
-        """Refuse a wording that the context or the choice cannot do with.
-
-        Raises:
-            UsageError: names it.
-        """
+        """Refuse a wording that the context or the choice cannot do with."""
         if self.context != "rebuilt" and template.remembers:
             raise UsageError(
                 f"the wording {self.wording!r} tells the past by itself: use context 'rebuilt', "
@@ -117,11 +112,7 @@ class Prompting:
             )
 
     def _check_file(self, template: TemplateFile) -> None:
-        """Refuse a file without a text that the context needs.
-
-        Raises:
-            UsageError: names it.
-        """
+        """Refuse a file without a text that the context needs."""
         where = f"the template file {self.template_file}"
         if self.context in CHATS:
             if "turn" not in template.texts:
@@ -140,7 +131,7 @@ class Prompting:
         """Return the settings for tiny models: few words, and a choice among the admissible actions.
 
         Args:
-            default: of the suite: `agentgym.registration.suite_spec` has it.
+            default: the suite's defaults: `agentgym.registration.suite_spec` has them.
         """
         return cls(
             wording=default.tiny_wording,
@@ -158,7 +149,7 @@ class Prompting:
 
     @property
     def context_length(self) -> int:
-        """Most tokens of a prompt, which holds the whole chat in a context of chats, and its response."""
+        """Largest number of tokens in a prompt (in a context of chats: the whole chat) and its response."""
         return self.budget + self.max_tokens
 
     @property
@@ -200,7 +191,7 @@ class Prompting:
         Args:
             chat: writes out what the model is sent. Its chat template is handed the system message and the
                 tools where it has a place for them; else they are written into the prompts.
-            tools: of the environment.
+            tools: tools of the environment.
 
         Raises:
             UsageError: the answer cannot be given with these tools, the chat template never reads one of
@@ -208,23 +199,21 @@ class Prompting:
                 the context is one.
         """
         template = self.template_with(tools)
-        listed = tool_schemas(template.answer.tools) if template.native else []
-        chat = chat.set_up(ChatSetup(self.system, tuple(listed), self.template_options))
+        handed = tuple(tool_schemas(template.answer.tools)) if template.native else ()
+        chat = chat.set_up(ChatSetup(self.system, handed, self.template_options))
         before = []
         if chat.setup.tools and isinstance(template, Template):
             trip = chat.tool_trip(template.answer.tools)
             if trip.problem:
                 raise UsageError(f"the model's chat template takes tools, but {trip.problem}; {INSTEAD}")
             template = template.natively(NativeWriter(trip))
-            before.append(
-                Message("tools", "\n".join(json.dumps(each, ensure_ascii=False) for each in listed))
-            )
+            before.append(Message("tools", listed_schemas(template.answer.tools)))
         if chat.setup.system:
             before.append(Message("system", self.system))
         else:
             template = template.below(self.system)
         if self.context in CHATS:
-            chat.check_turns()
+            chat.encode_next("a", ())  # refuses a chat template that writes no chat of several turns
         if self.context == "window":
             chat.check_window()
         return PromptBuilder(template, chat, self.budget, self.history, tuple(before), self.context)
@@ -246,7 +235,7 @@ class Prompting:
         Args:
             table: the JSON.
             where: names its place in messages.
-            folder: where a file of one's own lies; None for where its path leads from here.
+            folder: folder of a file of one's own; None for where its path leads from here.
 
         Raises:
             UsageError: something is missing, unknown or of another type, or the template's words are no
@@ -297,7 +286,7 @@ SETTINGS = tuple(field.name for field in fields(Prompting))
 
 @dataclass(frozen=True, slots=True)
 class TemplatePin:
-    """What a saved prompting says about its template, under the key ``template``."""
+    """Record of a saved prompting's template, under the key ``template``."""
 
     id: str
     version: str
@@ -319,22 +308,12 @@ def with_words_of(given: Iterable[str], settings: Mapping[str, Any]) -> dict[str
     return dict(settings)
 
 
-@cache
-def _template_file(name: str, tools: tuple[Tool, ...]) -> TemplateFile:
-    return load_template_file(name, tools)
-
-
-@cache
-def _template(wording: str, answer: str, tools: tuple[Tool, ...]) -> Template:
-    return load_template(wording, answer, tools)
+_template_file = cache(load_template_file)
+_template = cache(load_template)
 
 
 def _check_option(name: str, value: Any) -> None:
-    """Refuse what is no option of a chat template.
-
-    Raises:
-        UsageError: names the option.
-    """
+    """Refuse what is no option of a chat template."""
     if not name.isidentifier() or name in NO_OPTIONS or name.startswith("_") or name.endswith("_token"):
         raise UsageError(f"template_options: {name!r} is no option of a chat template: leave it out")
     plain = isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))

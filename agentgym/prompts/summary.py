@@ -12,9 +12,9 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from agentgym.core.episodes import observed_text
 from agentgym.core.hashing import sha256_json
 from agentgym.core.types import Observation, Step
-from agentgym.prompts.fields import text_of
 from agentgym.prompts.sections import Section, check_text
 from agentgym.prompts.wording import check_complete, parse_table
 
@@ -55,7 +55,7 @@ def summary_words() -> SummaryWords:
 
 
 class SummaryLine(NamedTuple):
-    """What one turn, or several alike, come to."""
+    """Line for one turn, or for several that are alike."""
 
     first: int
     """The turn, from 1."""
@@ -68,7 +68,7 @@ def summary_lines(steps: Sequence[Step], after: Observation) -> list[SummaryLine
     """Return what an episode's first turns come to, oldest first.
 
     Args:
-        steps: of the turns.
+        steps: steps of the turns.
         after: the observation that the last of them led to.
 
     Example:
@@ -103,13 +103,13 @@ def render_summary(lines: Sequence[SummaryLine]) -> str:
     if not lines:
         return ""
     words = summary_words()
-    told = [
+    rendered = [
         (words.turn if first == last else words.turns).format(number=first, last=last, action=text)
         for first, last, text in lines
     ]
-    return "\n".join((words.heading, *told))
+    return "\n".join((words.heading, *rendered))
 
 
 def _first_line(observation: Observation) -> str:
-    line = next(iter(text_of(observation).strip().splitlines()), "")
+    line = next(iter(observed_text(observation).strip().splitlines()), "")
     return line if len(line) <= MAX_OUTCOME else f"{line[:MAX_OUTCOME]}..."

@@ -39,7 +39,7 @@ list them, ``native`` missing where no chat template is handed them."""
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What prompts are rendered from, and what reads the responses.
+    """Template of prompts, and the format that reads the responses.
 
     Example:
         >>> template = load_template("sokoban", "think-action")
@@ -57,28 +57,28 @@ class Template:
     sections: Mapping[str, str]
     """Texts by name, with slots as ``{name}``; `agentgym.prompts.sections` has the slots."""
     separator: str
-    """Stands between possible actions."""
+    """Separator between possible actions."""
     static: str
     """The beginning of every prompt: the role, how to answer with its example, and `listing`."""
     answer: AnswerFormat
-    """Reads the responses."""
+    """Format of the responses."""
     listing: str = ""
-    """Tells the tools; empty where the answer names none."""
+    """Text that lists the tools; empty where the answer names none."""
     order: str = ""
-    """Tells how to answer."""
+    """Text that says how to answer."""
     native: str = ""
-    """Stands for order and listing where a chat template has both; empty where they stay."""
+    """Text in place of order and listing where a chat template has both; empty where they stay."""
     fields: FieldsOf = PromptFields.of
-    """Builds the slots."""
+    """Builder of the slots."""
 
     @property
     def remembers(self) -> bool:
-        """Whether prompts tell what a suite's own function makes of the past."""
+        """Whether prompts show the past as a suite's own function tells it."""
         return self.fields != PromptFields.of
 
     @property
     def lists_actions(self) -> bool:
-        """Whether prompts say what is possible; else a policy has to be held to it."""
+        """Whether prompts list the possible actions; otherwise a policy must choose among them alone."""
         return "{actions}" in self.sections["actions"]
 
     def words(self) -> Iterator[str]:
@@ -116,14 +116,14 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
     Args:
         wording: one of `wordings`, or the path of a file of one's own, which ends in ``.toml``.
         answer: one of `answers`.
-        tools: of the environment, its attribute ``tools``, for answers that call them; empty for those that
+        tools: the environment's, its attribute ``tools``, for answers that call them; empty for those that
             the answer can do with: one that does any action, or a search and an answer.
 
     Raises:
         UsageError: there is no such wording, answer or file, or the file is no good; the message says
             which key, section or slot. Or the answer cannot be given with these tools.
     """
-    told = read_wording(wording)
+    phrases = read_wording(wording)
     where = f"the answer {answer!r}"
     how = parse_table(read_built_in("answers", answer, "answer"), _ANSWER_KEYS | _TOOLS, where)
     native = how.pop("native", "")  # no part of the words that a template always has
@@ -135,32 +135,28 @@ def load_template(wording: str, answer: str, tools: tuple[Tool, ...] = ()) -> Te
         answer_format = answer_format.bound(tools)
         check_text(how["tools"], TOOLS, where)
         listing = how["tools"].format(tools=listed_schemas(tools))
-    order = how["text"].format(example=_example(told, answer_format))
-    beginning = (told.sections.get("role", "").format(), order, listing)
+    order = how["text"].format(example=_example(phrases, answer_format))
+    beginning = (phrases.sections.get("role", "").format(), order, listing)
     return Template(
-        id=f"{told.id}/{how['id']}",
-        version=".".join(str(version) for version in (*told.versions, how["version"])),
-        sha256=sha256_json({"assembly": ASSEMBLY, "wording": told.to_json(), "answer": how}),
-        sections=told.sections,
-        separator=told.separator,
+        id=f"{phrases.id}/{how['id']}",
+        version=".".join(str(version) for version in (*phrases.versions, how["version"])),
+        sha256=sha256_json({"assembly": ASSEMBLY, "wording": phrases.to_json(), "answer": how}),
+        sections=phrases.sections,
+        separator=phrases.separator,
         static="\n\n".join(text for text in beginning if text),
         answer=answer_format,
         listing=listing,
         order=order,
         native=native,
-        fields=load_reference(told.fields) if told.fields else PromptFields.of,
+        fields=load_reference(phrases.fields) if phrases.fields else PromptFields.of,
     )
 
 
-def _example(told: Wording, answer_format: AnswerFormat) -> str:
-    """Return the example of an answer: the wording's, or a call of the first tool where that is none.
-
-    Raises:
-        UsageError: the wording's cannot be written in a format without tools.
-    """
+def _example(phrases: Wording, answer_format: AnswerFormat) -> str:
+    """Return the example of an answer: the wording's, or a call of the first tool where that is none."""
     try:
-        return answer_format.write(told.example_thought, told.example_actions)
+        return answer_format.write(phrases.example_thought, phrases.example_actions)
     except UsageError:
         if not answer_format.tools:
             raise
-    return answer_format.write(told.example_thought, [answer_format.tools[0].example()])
+    return answer_format.write(phrases.example_thought, [answer_format.tools[0].example()])

@@ -49,7 +49,7 @@ _RESPONSE = {"format": str, "action_tag": str, "thought_tag": str}
 
 @dataclass(frozen=True, slots=True)
 class TemplateFile:
-    """What prompts are rendered from, as `agentgym.prompts.template.Template`, out of one file.
+    """Template of prompts in one file, in place of an `agentgym.prompts.template.Template`.
 
     Example:
         >>> template = load_template_file("instructions-last")
@@ -60,26 +60,26 @@ class TemplateFile:
     """
 
     id: str
-    """Of the file, a slash, and the format of its answers."""
+    """Name of the file, a slash, and the format of its answers."""
     version: str
     sha256: str
     """64 hex digits over everything in the file."""
     texts: Mapping[str, str]
-    """By name, with slots as ``{name}``: `TEXTS` has the names."""
+    """Texts by name, with slots as ``{name}``: `TEXTS` has the names."""
     between: str
-    """Stands between past turns."""
+    """Separator between past turns."""
     separator: str
-    """Stands between possible actions."""
+    """Separator between possible actions."""
     answer: AnswerFormat
-    """Reads the responses."""
+    """Format of the responses."""
     tools: str = ""
-    """What the slot of this name is filled with."""
+    """Text of the slot ``tools``."""
     above: str = ""
-    """Stands before every prompt: a system message that a chat template has no place for."""
+    """Text before every prompt: a system message that a chat template has no place for."""
 
     @property
     def fields(self) -> FieldsOf:
-        """What builds the slots: no suite's own function."""
+        """Builder of the slots: never a suite's own function."""
         return PromptFields.of
 
     @property
@@ -118,7 +118,7 @@ class TemplateFile:
         seen = fields.observation
         if cut:
             seen = seen[: len(seen) - cut] + texts.get("cut", "").format(cut=cut)
-        told = [
+        past = [
             texts["exchange"].format(number=number, observation=past.observation, action=past.action)
             for number, past in enumerate(recent, start=fields.turn - len(recent) + 1)
         ]
@@ -128,7 +128,7 @@ class TemplateFile:
             step_count=fields.turn,
             current_step=fields.turn + 1,
             history_length=len(recent),
-            action_history=self.between.join(told),
+            action_history=self.between.join(past),
             summary=fields.summary,
             current_observation=seen,
             admissible_actions=self.separator.join(actions),
@@ -145,7 +145,7 @@ def load_template_file(name: str, tools: tuple[Tool, ...] = ()) -> TemplateFile:
 
     Args:
         name: the path of a file that ends in ``.toml``, or a built-in one.
-        tools: of the environment, which fill the slot ``tools`` and check the calls of a response.
+        tools: the environment's, which fill the slot ``tools`` and check the calls of a response.
 
     Raises:
         UsageError: there is no such file, or it is no good; the message names the key or the slot.
@@ -178,11 +178,7 @@ def load_template_file(name: str, tools: tuple[Tool, ...] = ()) -> TemplateFile:
 
 
 def _answer(table: Mapping[str, Any], where: str) -> AnswerFormat:
-    """Return what reads the responses: a known format, or tags.
-
-    Raises:
-        UsageError: the table says both, neither, or something else.
-    """
+    """Return what reads the responses: a known format, or tags."""
     check_keys(table, _RESPONSE, f"{where}: response")
     if ("format" in table) == ("action_tag" in table):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Round trip of tool calls: what a chat template writes for a call has to be read back as that call."""
+"""Round trip of tool calls: a call that a chat template writes must be read back as that call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from agentgym.core.tools import Tool, ToolCall, call_of
-from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversation
+from agentgym.prompts.chat_template import REFUSALS, ChatSetup, ChatTemplate
 from agentgym.reading import UnreadableError, fitted, read_text
 from agentgym.reading.conventions import thoughts
 
@@ -27,16 +27,15 @@ INSTEAD = "choose another way to answer, such as --answer think-action"
 
 @dataclass(frozen=True)
 class ToolTrip:
-    """What came back of the calls that a chat template wrote."""
+    """Result of a round trip of calls through a chat template."""
 
-    source: str
-    special: tuple[tuple[str, Any], ...]
+    template: ChatTemplate
     setup: ChatSetup
     convention: str = ""
-    """Of the first call; empty where none was read."""
+    """Convention of the first call; empty where none was read."""
     tried: int = 0
     problem: str = ""
-    """One line on the first call that was not read as it was made; empty where all were."""
+    """Difference, in one line, of the first call that was not read as it was made; empty where all were."""
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         """Return calls as the template writes them in an answer, without what begins and ends that.
@@ -60,7 +59,7 @@ class ToolTrip:
             raise UnreadableError(f"the chat template writes no such calls: {reason}") from error
         begin = _mark_begins(made, _alike(made, words.partition(_SAID)[0]))
         end = len(made) - _alike(made[begin:][::-1], words.rpartition(_SAID)[2][::-1])
-        if _mark_begins(made, end) < end:  # the answers end with marks that end alike
+        if _mark_begins(made, end) < end:  # both marks may end alike
             end = made.find(">", end) + 1 or end
         return made[begin:end].strip()
 
@@ -71,8 +70,7 @@ class ToolTrip:
     def _answer(self, answer: Mapping[str, Any]) -> str:
         """Return what follows the question in a chat in which this is the answer."""
         chat = [{"role": "user", "content": _ASKED}, {"role": "assistant", **answer}]
-        whole = render_conversation(self.source, chat, dict(self.special), self.setup)
-        return whole.rpartition(_ASKED)[2]
+        return self.template.render(chat, self.setup).rpartition(_ASKED)[2]
 
 
 @dataclass(frozen=True)
@@ -87,12 +85,14 @@ class NativeWriter:
         if None in calls:
             names = ", ".join(tool.name for tool in tools)
             raise UnreadableError(f"{actions[calls.index(None)]!r:.80} is no call of {names}")
-        said = self.trip.write([call for call in calls if call is not None])
+        calls_text = self.trip.write([call for call in calls if call is not None])
         if not thought.strip():
-            return said
+            return calls_text
         kinds = thoughts()
-        kind = next((each for each in kinds if each.marked and each.begin in self.trip.source), kinds[0])
-        return f"{kind.begin}{kind.label}\n{thought}\n{kind.end}{kind.after}{said}"
+        kind = next(
+            (each for each in kinds if each.marked and each.begin in self.trip.template.source), kinds[0]
+        )
+        return f"{kind.begin}{kind.label}\n{thought}\n{kind.end}{kind.after}{calls_text}"
 
 
 def _alike(one: str, other: str) -> int:
@@ -109,21 +109,17 @@ def _mark_begins(text: str, place: int) -> int:
 
 
 def round_trip(
-    source: str,
-    special_tokens: Mapping[str, Any],
-    tools: Sequence[Tool],
-    options: Mapping[str, Any] | None = None,
+    template: ChatTemplate, tools: Sequence[Tool], options: Mapping[str, Any] | None = None
 ) -> ToolTrip:
     """Try calls of each tool, with texts, numbers and nothing for arguments.
 
     Args:
-        source: the chat template, which has a place for tools.
-        special_tokens: of the tokenizer, by name.
-        tools: of the suite.
+        template: the chat template, which has a place for tools.
+        tools: tools of the suite.
         options: further variables of the template.
     """
-    special = tuple(sorted((name, each) for name, each in special_tokens.items() if isinstance(each, str)))
-    return _round_trip(source, special, tuple(tools), tuple(sorted((options or {}).items())))
+    special = sorted((name, each) for name, each in template.special.items() if isinstance(each, str))
+    return _round_trip(template.source, tuple(special), tuple(tools), tuple(sorted((options or {}).items())))
 
 
 @lru_cache(maxsize=64)
@@ -134,7 +130,7 @@ def _round_trip(
     options: tuple[tuple[str, Any], ...],
 ) -> ToolTrip:
     setup = ChatSetup(tools=tuple(tool.schema() for tool in tools), options=dict(options))
-    trip = ToolTrip(source, special, setup)
+    trip = ToolTrip(ChatTemplate(source, dict(special)), setup)
     names = [tool.name for tool in tools]
     convention = ""
     tried = 0
@@ -143,10 +139,10 @@ def _round_trip(
             tried += 1
             try:
                 written = trip.write([ToolCall(tool.name, arguments)])
-                said = read_text(written, names)
+                reading = read_text(written, names)
                 schema = tool.schema()["function"]["parameters"]
-                back = [(call.name, fitted(call, schema)[0]) for call in said.calls]
-                problem = said.problem or ("" if back else _NONE)
+                back = [(call.name, fitted(call, schema)[0]) for call in reading.calls]
+                problem = reading.problem or ("" if back else _NONE)
             except UnreadableError as error:
                 written, back, problem = "", [], str(error)
             if back != [(tool.name, arguments)]:
@@ -155,7 +151,7 @@ def _round_trip(
                 return replace(
                     trip, tried=tried, problem=f"its call of {tool.name} is not read back: {shown}"
                 )
-            convention = convention or said.convention
+            convention = convention or reading.convention
     return replace(trip, convention=convention, tried=tried)
 
 

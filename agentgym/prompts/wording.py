@@ -1,4 +1,4 @@
-"""Wordings: what prompts say about a suite, as sections read from a TOML file."""
+"""Wordings: a suite's part of prompts, as sections read from a TOML file."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _INHERITED = ("separator", "example_thought", "example_actions")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What is said about a suite, whatever the way to answer."""
+    """Wording of a suite, for any answer format."""
 
     id: str
     versions: tuple[int, ...]
     """Versions of the files it is made of, the most general first."""
     separator: str
-    """Stands between possible actions."""
+    """Separator between possible actions."""
     example_thought: str
     example_actions: list[str]
-    """With the thought, what the example of an answer says."""
+    """Actions of the example of an answer, which has a thought too."""
     sections: Mapping[str, str]
     """Texts by name."""
     fields: str = ""
@@ -73,7 +73,9 @@ def read_wording(name: str) -> Wording:
         check_text(section, SECTIONS[key], f"{where}: section {key!r}")
     versions: tuple[int, ...] = (table.pop("version"),)
     if "extends" in table:
-        base = _read_base(table.pop("extends"), where)
+        extended = table.pop("extends")
+        check_choice("wording", extended, names_of("wordings"), where=f"{where} extends an ")
+        base = read_wording(extended)
         versions = base.versions + versions
         sections = {**base.sections, **sections}
         for key in _INHERITED:
@@ -84,11 +86,6 @@ def read_wording(name: str) -> Wording:
     if not all(isinstance(action, str) for action in table["example_actions"]):
         raise UsageError(f"{where}: example_actions are strings: put them in quotes")
     return Wording(versions=versions, sections=sections, **table)
-
-
-def _read_base(name: str, where: str) -> Wording:
-    check_choice("wording", name, names_of("wordings"), where=f"{where} extends an ")
-    return read_wording(name)
 
 
 def names_of(kind: str) -> tuple[str, ...]:

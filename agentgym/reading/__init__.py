@@ -1,4 +1,4 @@
-"""What a language model, or its server, says: one reader of texts, messages and streams.
+"""Replies of a language model or its server: one reader of texts, messages and streams.
 
 `read_text` finds thoughts and tool calls in a text in any of the conventions of model families;
 `calls_of_message` and `StreamedCalls` find them in messages and streams of OpenAI's form; `fitted` makes the

@@ -36,17 +36,17 @@ class CallConvention:
 
     @property
     def whole(self) -> bool:
-        """Whether its content shows by itself where it ends."""
+        """Whether the content itself shows where it ends."""
         return self.syntax not in ("pairs", "between")
 
     @cached_property
     def opening(self) -> re.Pattern[str]:
-        """What comes before the content; a group has the tool's name where the content has none."""
+        """Pattern before the content; a group has the tool's name where the content has none."""
         return re.compile(self.begin)
 
     @cached_property
     def closing(self) -> re.Pattern[str]:
-        """What has to follow the content."""
+        """Pattern after the content."""
         return re.compile(self.end)
 
     @cached_property
@@ -74,12 +74,12 @@ class CallConvention:
 
 @dataclass(frozen=True)
 class ThoughtMarks:
-    """What begins and what ends a thought."""
+    """Marks that begin and end a thought."""
 
     begin: str
     end: str
     after: str = "\n\n"
-    """What the family writes between a thought and what follows."""
+    """Text that the family writes between a thought and the rest."""
     label: str = ""
     """A word that may follow the beginning and is no part of the thought."""
     shared: bool = False

@@ -1,4 +1,4 @@
-"""Arguments of a call made those that its tool takes, by the same rule wherever the call comes from."""
+"""Arguments of a call, fitted to the types of its tool by one rule, wherever the call comes from."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fitted(call: RawCall, parameters: Mapping[str, Any]) -> tuple[dict[str, Any]
     for the tool to refuse.
 
     Args:
-        call: as it was said.
+        call: the call in the reply.
         parameters: the JSON Schema of the tool's arguments.
 
     Raises:
@@ -60,11 +60,11 @@ def fitted(call: RawCall, parameters: Mapping[str, Any]) -> tuple[dict[str, Any]
         >>> fitted(RawCall("answer", '{"text": 1994}'), schema)
         ({'text': '1994'}, ('text of answer was 1994',))
     """
-    said, note = arguments_of(call)
+    given, note = arguments_of(call)
     notes = [note] if note else []
     known, required = parameters.get("properties") or {}, parameters.get("required") or ()
     made: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in given.items():
         if value is None and name in known and name not in required:
             continue
         kind = known[name].get("type") if isinstance(known.get(name), dict) else None
@@ -83,20 +83,20 @@ def _coerced(value: Any, kind: Any, typed: bool) -> Any:
         return float(value)
     if not isinstance(value, str) or kind == "string":
         return value
-    said = value.strip()
-    if kind in ("integer", "number") and _WHOLE.fullmatch(said):
-        return int(said)
+    text = value.strip()
+    if kind in ("integer", "number") and _WHOLE.fullmatch(text):
+        return int(text)
     if kind == "number":
         try:
-            return float(said)
+            return float(text)
         except ValueError:
             return value
     if kind == "boolean":
-        return _TRUTH.get(said.lower(), value)
+        return _TRUTH.get(text.lower(), value)
     if kind in ("object", "array", "null") or (kind is None and not typed):
         try:
-            found, end = decode(said)
+            found, end = decode(text)
         except UnreadableError:
             return value
-        return found if end == len(said) else value
+        return found if end == len(text) else value
     return value

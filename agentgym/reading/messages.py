@@ -43,10 +43,10 @@ def _call(value: Any) -> RawCall:
 
 def arguments_text(call: RawCall) -> str:
     """Return a call's arguments as text, as OpenAI's form has them: empty where there are none."""
-    said = call.arguments
-    if said is None:
+    arguments = call.arguments
+    if arguments is None:
         return ""
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def read_message(message: Mapping[str, Any], tools: Sequence[str] = ()) -> Reading:
@@ -109,16 +109,16 @@ class StreamedCalls:
         id, name = (each if isinstance(each, str) else "" for each in (id, name))
         if index is not None and (type(index) is not int or not 0 <= index < MAX_CALLS):
             raise UnreadableError(f"it has more than {MAX_CALLS} tool calls")
-        said = arguments_text(RawCall(name, function.get("arguments")))
+        arguments = arguments_text(RawCall(name, function.get("arguments")))
         call = self._meant(index, id, name)
-        if call is None or (name and call.ended_before(id, said)):
+        if call is None or (name and call.ended_before(id, arguments)):
             if len(self._calls) >= MAX_CALLS:
                 raise UnreadableError(f"it has more than {MAX_CALLS} tool calls")
             call = _Call()
             self._calls.append(call)
             if index is not None:
                 self._by_index[index] = call
-        call.take(id, name, said)
+        call.take(id, name, arguments)
 
     def _meant(self, index: int | None, id: str, name: str) -> _Call | None:
         if index is not None:
@@ -129,7 +129,7 @@ class StreamedCalls:
     def calls(self) -> list[dict[str, Any]]:
         """Return the calls as a whole message has them, in the order in which they began."""
         return [
-            {"id": each.id, "function": {"name": each.name, "arguments": "".join(each.said)}}
+            {"id": each.id, "function": {"name": each.name, "arguments": "".join(each.pieces)}}
             for each in self._calls
         ]
 
@@ -139,7 +139,7 @@ class _Call:
 
     def __init__(self) -> None:
         self.id, self.name = "", ""
-        self.said: list[str] = []
+        self.pieces: list[str] = []
         self._length, self._depth = 0, 0
         self._quoted = self._escaped = False
 
@@ -147,26 +147,26 @@ class _Call:
     def whole(self) -> bool:
         return self._length > 0 and self._depth == 0 and not self._quoted
 
-    def ended_before(self, id: str, said: str) -> bool:
+    def ended_before(self, id: str, piece: str) -> bool:
         """Return whether a named piece begins another call."""
         if id and self.id:
             return id != self.id
-        return bool(said) and self.whole and not self._again(said)
+        return bool(piece) and self.whole and not self._again(piece)
 
-    def _again(self, said: str) -> bool:
+    def _again(self, piece: str) -> bool:
         """Return whether whole arguments are said again."""
-        return self.whole and len(said) == self._length and said == "".join(self.said)
+        return self.whole and len(piece) == self._length and piece == "".join(self.pieces)
 
-    def take(self, id: str, name: str, said: str) -> None:
+    def take(self, id: str, name: str, piece: str) -> None:
         """Add a piece."""
         self.id = self.id or id
-        if name and (not self.name or not self.said):
+        if name and (not self.name or not self.pieces):
             self.name = name
-        if not said or self._again(said):
+        if not piece or self._again(piece):
             return
-        self.said.append(said)
-        self._length += len(said)
-        for letter in said:
+        self.pieces.append(piece)
+        self._length += len(piece)
+        for letter in piece:
             if self._escaped:
                 self._escaped = False
             elif letter == '"':

@@ -22,7 +22,7 @@ class UnreadableError(Exception):
 
 
 class RawCall(NamedTuple):
-    """A tool call as it was said."""
+    """A tool call as the reply has it."""
 
     name: str
     arguments: Any
@@ -58,10 +58,10 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _finite(said: str) -> float:
-    number = float(said)
+def _finite(text: str) -> float:
+    number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{said} is no number of JSON")
+        raise ValueError(f"{text} is no number of JSON")
     return number
 
 
@@ -76,7 +76,7 @@ def decode(text: str, begin: int = 0) -> tuple[Any, int]:
     """
     try:
         value, end = _DECODER.raw_decode(text, skip_blanks(text, begin))
-    except (ValueError, RecursionError) as error:  # of syntax or a number's length; of nesting
+    except (ValueError, RecursionError) as error:  # bad syntax, a number that is too long, or deep nesting
         raise UnreadableError("a tool call that is not JSON") from error
     return value, skip_blanks(text, end)
 
@@ -103,7 +103,7 @@ def read_json(text: str, begin: int) -> tuple[list[RawCall], int]:
 def call_of_table(value: Any) -> RawCall:
     """Return the call that a JSON object is, by any of the names that families have for its parts."""
     table = value if isinstance(value, dict) else {}
-    if isinstance(table.get("function"), dict):  # as in OpenAI's messages
+    if isinstance(table.get("function"), dict):  # OpenAI's messages nest the call
         table = {"id": table.get("id")} | table["function"]
     name = next((table[key] for key in _NAMES if isinstance(table.get(key), str)), "")
     if not name and [type(each) for each in table.values()] == [dict] and not table.keys() & {*_ARGUMENTS}:
@@ -187,19 +187,19 @@ def read_gemma(text: str, begin: int, quote: str, depth: int = 0) -> tuple[Any, 
     plain = _PLAIN.match(text, at)
     if plain is None:
         raise UnreadableError("a tool call without a value where one belongs")
-    said = plain[0].strip()
+    word = plain[0].strip()
     try:
-        return _plain_value(said), plain.end()
+        return _plain_value(word), plain.end()
     except UnreadableError:
-        return said, plain.end()
+        return word, plain.end()
 
 
-def _plain_value(said: str) -> Any:
+def _plain_value(word: str) -> Any:
     """Return a number or constant."""
-    if said in _CONSTANTS:
-        return _CONSTANTS[said]
-    value, end = decode(said)
-    if end != len(said):
+    if word in _CONSTANTS:
+        return _CONSTANTS[word]
+    value, end = decode(word)
+    if end != len(word):
         raise UnreadableError("a tool call without a value where one belongs")
     return value
 
@@ -308,8 +308,8 @@ def _python_value(text: str, at: int) -> tuple[Any, int]:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    said = escape[1]
-    return chr(int(said[1:], 16)) if said[1:] else _ESCAPED.get(said, said)
+    code = escape[1]
+    return chr(int(code[1:], 16)) if code[1:] else _ESCAPED.get(code, code)
 
 
 LISTS: Mapping[str, Callable[[str, int], tuple[Sequence[RawCall], int]]] = {

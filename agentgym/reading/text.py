@@ -1,4 +1,4 @@
-"""Replies as text: thoughts, tool calls in any of the conventions, and what is neither."""
+"""Replies as text: thoughts, tool calls in any of the conventions, and other text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TAIL = 4_096
 """Characters at the end of a reply in which marks that end it are looked for."""
 
 _SIGN = re.compile(r"[<\[◁]|Here is my thought process:")
-"""Every convention's marks hold one of these."""
+"""Pattern that matches within the marks of every convention."""
 
 _FEW = 512
 
@@ -43,19 +43,19 @@ _TOO_LONG = f"a reply of more than {MAX_REPLY:,} characters"
 
 @dataclass(frozen=True)
 class Reading:
-    """What a reply says."""
+    """Content of a reply."""
 
     thought: str = ""
     text: str = ""
-    """What is neither thought nor call."""
+    """Text that is neither thought nor call."""
     calls: tuple[RawCall, ...] = ()
-    """In order; empty where one of them is malformed, since half a reply may be another one."""
+    """Calls in order; empty where one of them is malformed, since half a reply may be another one."""
     problem: str = ""
-    """One line on what cannot be read; empty where everything can."""
+    """Fault that keeps the reply from being read, in one line; empty where it can be."""
     convention: str = ""
-    """Of the first call; empty without calls."""
+    """Convention of the first call; empty without calls."""
     outside: str = field(default="", compare=False)
-    """All but the calls, thoughts and their tags included."""
+    """Text without the calls; thoughts and their tags stay."""
 
 
 def read_text(
@@ -89,11 +89,11 @@ def read_text(
     except UnreadableError as error:
         problem = str(error)
     thought = "\n".join(each.strip() for each in scan.thoughts if each.strip())
-    said = "".join(scan.said)
+    plain = "".join(scan.texts)
     if problem:
-        said = _without_marks(said + text[scan.place :])
-        return Reading(thought, said, problem=problem, outside=text)
-    return Reading(thought, _without_marks(said), tuple(scan.calls), "", scan.convention, scan.outside)
+        plain = _without_marks(plain + text[scan.place :])
+        return Reading(thought, plain, problem=problem, outside=text)
+    return Reading(thought, _without_marks(plain), tuple(scan.calls), "", scan.convention, scan.outside)
 
 
 def split_thought(text: str) -> tuple[str, str]:
@@ -110,14 +110,14 @@ def split_thought(text: str) -> tuple[str, str]:
     """
     if len(text) > MAX_REPLY:
         raise UnreadableError(_TOO_LONG)
-    said = text.lstrip()
+    reply = text.lstrip()
     for each in thoughts():
-        begun, end = said.startswith(each.begin), said.find(each.end)
+        begun, end = reply.startswith(each.begin), reply.find(each.end)
         if begun and end < 0:
             raise UnreadableError(f"a {each.begin} that is not closed")
-        if begun or (end >= 0 and not each.shared and each.begin not in said[:end]):
-            thought = said[len(each.begin) * begun : end].removeprefix(each.label)
-            return thought.strip(), _without_marks(said[end + len(each.end) :])
+        if begun or (end >= 0 and not each.shared and each.begin not in reply[:end]):
+            thought = reply[len(each.begin) * begun : end].removeprefix(each.label)
+            return thought.strip(), _without_marks(reply[end + len(each.end) :])
     return "", text
 
 
@@ -140,7 +140,7 @@ class _Scan:
         self.place = 0
         """Where what has not been read begins."""
         self.thoughts: list[str] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.calls: list[RawCall] = []
         self.convention = ""
         self._spans = [(0, 0)]
@@ -150,17 +150,13 @@ class _Scan:
 
     @property
     def outside(self) -> str:
-        """All but the calls."""
+        """Text without the calls."""
         ends = [*(begin for begin, _ in self._spans[1:]), len(self.text)]
         parts = [self.text[end:begin].strip() for (_, end), begin in zip(self._spans, ends, strict=True)]
         return "\n".join(part for part in parts if part)
 
     def run(self) -> None:
-        """Read to the end.
-
-        Raises:
-            UnreadableError: at the first call or thought that is malformed; ``place`` is where it begins.
-        """
+        """Read to the end, or to a malformed call or thought: `UnreadableError`; it begins at ``place``."""
         self._begun_before()
         self._scan()
 
@@ -175,13 +171,13 @@ class _Scan:
         found = self._conventions
         pattern = scanner(found, opening) if found or opening else None
         while pattern and (match := pattern.search(self.text, self.place)):
-            self.said.append(self.text[self.place : match.start()])
+            self.texts.append(self.text[self.place : match.start()])
             self.place = match.start()
             kind, number = match.lastgroup[0], int(match.lastgroup[1:])  # type: ignore[index]
             if kind == "t":
                 self.place = self._thought(opening[number], match.end())
                 self._covered.append((match.start(), self.place))
-                if len(self.thoughts) == 1 and not "".join(self.said).strip() and self._alone():
+                if len(self.thoughts) == 1 and not "".join(self.texts).strip() and self._alone():
                     return
             else:
                 end = self._call(found[number], match.start())
@@ -191,11 +187,11 @@ class _Scan:
         announced = (each for each in marks().announcing if each in self._near and each in left)
         if not self.calls and (open_ := next(announced, "")):
             raise UnreadableError(f"a {open_} without a call")
-        self.said.append(left)
+        self.texts.append(left)
         self.place = len(self.text)
 
     def _begun_before(self) -> None:
-        """Take what comes before the end of a thought that begins nowhere: the prompt began it."""
+        """Take the text before the end of a thought whose beginning is in the prompt."""
         for each in self._thinking:
             begin, closed = self.text.find(each.begin), self.text.find(each.end)
             if closed < 0 or each.shared or 0 <= begin < closed:
@@ -216,7 +212,7 @@ class _Scan:
 
     @cached_property
     def _whole(self) -> list[tuple[int, int]]:
-        """Where thoughts and calls stand, up to the first that cannot be read, had the prompt begun none.
+        """Find thoughts and calls, up to the first that cannot be read, as if the prompt had begun none.
 
         Thoughts speak of ``<answer>`` tags too often for what stands between these to count.
         """
@@ -264,20 +260,20 @@ class _Scan:
 
     def read_unmarked(self) -> None:
         """Read calls without marks: all of a reply that has no others, or a code fence that ends it."""
-        said = _trimmed("".join(self.said))
-        begin = len(self.text) - len(self.said[-1]) if self.said else 0
-        if self.calls or self._unmarked(said, begin):
+        plain = _trimmed("".join(self.texts))
+        begin = len(self.text) - len(self.texts[-1]) if self.texts else 0
+        if self.calls or self._unmarked(plain, begin):
             return
-        if said.endswith("```") and said.count("```") == 2:
-            place = said.index("```")
-            if self._unmarked(said[place:], begin + place):
-                self.said = [said[:place]]
+        if plain.endswith("```") and plain.count("```") == 2:
+            place = plain.index("```")
+            if self._unmarked(plain[place:], begin + place):
+                self.texts = [plain[:place]]
 
-    def _unmarked(self, said: str, begin: int) -> bool:
+    def _unmarked(self, plain: str, begin: int) -> bool:
         """Take a text that is nothing but calls, perhaps in a code fence; return whether it is."""
-        body = unfenced(said)
+        body = unfenced(plain)
         if _OBJECT.match(body):
-            kind, read = "fenced-json" if body != said else "json", read_json
+            kind, read = "fenced-json" if body != plain else "json", read_json
         elif (called := _PYTHON.match(body)) and called[1] in self._tools:
             kind, read = "python", read_python
         else:
@@ -290,7 +286,7 @@ class _Scan:
             return False
         if body[end:].strip(" \n;") or not all(call.name in self._tools for call in calls):
             return False
-        self.calls, self.convention, self.said = list(calls), kind, []
+        self.calls, self.convention, self.texts = list(calls), kind, []
         self._take_span(begin, len(self.text))
         return True
 
@@ -312,23 +308,23 @@ _PYTHON = re.compile(r"\[?\s*([A-Za-z_][\w-]{0,63})\(")
 
 def unfenced(text: str) -> str:
     """Return what stands in the one code fence that a text consists of, or the text."""
-    said = text.strip()
-    if said.startswith("```") and said.endswith("```") and len(said) >= 6 and said.count("```") == 2:
-        body = said[3:-3]
+    bare = text.strip()
+    if bare.startswith("```") and bare.endswith("```") and len(bare) >= 6 and bare.count("```") == 2:
+        body = bare[3:-3]
         first, line, rest = body.partition("\n")
         if line and " " not in first.strip():
             return rest.strip()
         return body.removeprefix("json").strip()
-    return said
+    return bare
 
 
 def _without_marks(text: str) -> str:
     """Return a text without what surrounds calls, and without the special tokens that end it."""
-    said = text.strip()
-    if "<" in said or "[" in said:
-        said = _around().sub("", said)
-        said = said[: _ended(said, marks().final)].strip()
-    return said
+    stripped = text.strip()
+    if "<" in stripped or "[" in stripped:
+        stripped = _around().sub("", stripped)
+        stripped = stripped[: _ended(stripped, marks().final)].strip()
+    return stripped
 
 
 @cache

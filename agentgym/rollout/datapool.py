@@ -25,7 +25,7 @@ from agentgym.core.hashing import DIGEST_BYTES
 from agentgym.core.options import Bounds
 from agentgym.core.types import Group, Trajectory
 from agentgym.errors import UsageError
-from agentgym.io.files import draft_of, make_folder, writing
+from agentgym.io.files import make_folder
 from agentgym.io.untrusted import printable
 from agentgym.rollout.pool_tables import (
     ADD,
@@ -41,14 +41,14 @@ from agentgym.rollout.pool_tables import (
     connect,
     limit,
 )
-from agentgym.rollout.stored_episode import StoredEpisode, pack, read_trajectory
+from agentgym.rollout.stored_episode import StoredEpisode, pack, read_trajectory, timeless, write_records
 
 PATIENCE = 600.0
-"""Seconds after its last episode for which a group that is not complete is waited for."""
+"""Longest wait for the next episode of an incomplete group, in seconds."""
 MAX_NAME = 200
-"""Characters of the name of a group, a run, a label, an environment or a task."""
+"""Most characters of the name of a group, a run, a label, an environment or a task."""
 COUNTED = Bounds(0, 1_000_000_000)
-"""Places and sizes of groups."""
+"""Bounds of positions in groups and of their sizes."""
 
 
 class DataPool:
@@ -68,8 +68,8 @@ class DataPool:
         """Open a pool, or begin one.
 
         Args:
-            folder: made where it is missing.
-            group_size: episodes of a group whose size `add` is not told.
+            folder: folder of the pool, created where it is missing.
+            group_size: number of episodes in a group, where `add` gives none.
 
         Raises:
             UsageError: the folder cannot be written, or holds something else.
@@ -106,8 +106,8 @@ class DataPool:
     ) -> str:
         """Add an episode; when this returns, it is on the disk.
 
-        The same episode may be added again, as clients do that had no answer: it is there once. Its times may
-        differ.
+        Adding the same episode again has no effect, so that clients without an answer can retry. Its times
+        may differ.
 
         Args:
             trajectory: with tokens and log-probabilities, if it is to be trained on. Its ``extra`` and the
@@ -116,7 +116,7 @@ class DataPool:
             size: episodes of the group (default: the pool's ``group_size``).
             labels: added to those of the group.
             trainable: whether it may be trained on; its group is left out where it may not, until
-                `set_trainable` says otherwise.
+                `set_trainable` changes that.
 
         Returns:
             The episode's id.
@@ -210,7 +210,7 @@ class DataPool:
         self._change(group, f"labels = {CHANGED_LABELS.format('EXCEPT', '?')}", json.dumps(labels))
 
     def set_trainable(self, group: str, trainable: bool) -> None:
-        """Say whether a group may be trained on, whatever was said of its episodes.
+        """Set whether a group may be trained on, overriding its episodes.
 
         Raises:
             UsageError: there is no such group, or a run has leased it.
@@ -226,7 +226,7 @@ class DataPool:
         self._change(group, "dropped = ?", True, unless=("trained",))
 
     def release(self, run: str) -> None:
-        """Give back what a run has leased and not trained on; for runs that will not be resumed."""
+        """Return a run's leased and untrained groups to the pool; for runs that will not be resumed."""
         with self._transaction() as table:
             table.execute(
                 "UPDATE groups SET run = NULL, batch = NULL, place = NULL WHERE run = ? AND NOT trained",
@@ -272,18 +272,10 @@ class DataPool:
             UsageError: there is no group of a name, or the file cannot be written.
         """
         chosen = [each for each in self.groups(*groups) if groups or each.state != "dropped"]
-        draft, written = draft_of(path), 0
-        try:
-            with writing(path), draft.open("w", encoding="utf-8") as file:
-                for each in chosen:
-                    for _, played in self.episodes(each.name):
-                        stored = StoredEpisode(each.name, each.size, each.labels, each.trainable, played)
-                        file.write(f"{pack(stored)}\n")
-                        written += 1
-                draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-        return written
+        members = ((each, played) for each in chosen for _, played in self.episodes(each.name))
+        return write_records(
+            path, (StoredEpisode(of.name, of.size, of.labels, of.trainable, played) for of, played in members)
+        )
 
     # ---- a trainer --------------------------------------------------------------------------
 
@@ -360,7 +352,7 @@ class DataPool:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Use the file alone, of all threads and processes; keep what a block does, all of it or nothing."""
+        """Run a block as one transaction, which excludes all other threads and processes."""
         with self._errors(), self._threads, self._table as table:
             limit(table, self.folder / POOL_FILE)
             table.execute("BEGIN IMMEDIATE")
@@ -383,7 +375,7 @@ class DataPool:
             table.execute(f"UPDATE groups SET {assignment} WHERE name = ?", (value, group))
 
     def _groups(self, rows: Iterable[sqlite3.Row], count: int) -> list[Group]:
-        """Return so many groups of the rows of their episodes."""
+        """Return the groups with their episodes' rows, at most as many."""
         members = [(row["name"], _episode(row)) for row in rows]
         found = [tuple(each for _, each in group) for _, group in groupby(members, key=itemgetter(0))]
         if len(found) != count:
@@ -412,9 +404,7 @@ def check_names(*names: str) -> None:
 
 def _episode_id(trajectory: Trajectory, group: str) -> str:
     """Return a digest of all that makes an episode the same: not of its times."""
-    steps = [replace(each, completion=replace(each.completion, seconds=0.0)) for each in trajectory.steps]
-    timeless = replace(trajectory, steps=tuple(steps), env_seconds=0.0, model_seconds=0.0)
-    return blake2b(f"{group}\n{pack(timeless)}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(f"{group}\n{pack(timeless(trajectory))}".encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def _check_fits(table: sqlite3.Connection, episode: Mapping[str, Any]) -> None:
@@ -457,7 +447,7 @@ def _episode(row: sqlite3.Row) -> Trajectory:
 
 
 def _ready(waiting: Iterable[sqlite3.Row], count: int, begun_before: float) -> list[str]:
-    """Return the names of so many groups to lease; fewer where one that is not complete is waited for."""
+    """Return the names of groups to lease, at most as many; fewer while an incomplete one is due."""
     found: list[str] = []
     for name, complete, last_added in waiting:
         if complete:

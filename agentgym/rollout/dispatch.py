@@ -17,10 +17,10 @@ from typing import TypeAlias
 from agentgym.core.types import AsyncPolicy, Completion, Policy, Request
 from agentgym.errors import UsageError
 from agentgym.vector.core import AgentVectorEnv
-from agentgym.vector.queries import Answered, AnswersAhead
+from agentgym.vector.slot_answers import Answered, AnswersAhead
 
-_Heard: TypeAlias = tuple[int, Future[Completion]] | None
-"""A slot and its completion; None for answers to games."""
+_Arrival: TypeAlias = tuple[int, Future[Completion]] | None
+"""Slot with its completion, or None where an answer to a game's query has arrived."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Ready:
     """Completed work."""
 
     completions: dict[int, tuple[Completion, float]] = field(default_factory=dict)
-    """By slot, each with the seconds that the policy took."""
+    """Completions by slot, each with the policy's time in seconds."""
     answered: tuple[int, ...] = ()
     """Slots that can be reset or stepped."""
     failed: tuple[tuple[int, str], ...] = ()
@@ -40,7 +40,7 @@ class Ready:
 
 
 class Dispatcher:
-    """Asks a policy and the query backends of a vector environment, and waits for either."""
+    """Sends requests to a policy and queries to backends, and waits for the first result of either."""
 
     def __init__(self, envs: AgentVectorEnv, policy: Policy | AsyncPolicy):
         """Bind slots and policy; `close` when done.
@@ -53,9 +53,9 @@ class Dispatcher:
         self._requests: dict[int, Request] = {}
         self._futures: dict[int, Future[Completion]] = {}
         self._unasked: list[int] = []
-        self._heard: SimpleQueue[_Heard] = SimpleQueue()
+        self._arrivals: SimpleQueue[_Arrival] = SimpleQueue()
         if self._ahead is not None:
-            self._ahead.wake_with(lambda: self._heard.put(None))
+            self._ahead.wake_with(lambda: self._arrivals.put(None))
 
     def begin_resets(self, slots: Sequence[int], tasks: Sequence[str], rollouts: Sequence[int]) -> None:
         """Have slots answered for a reset."""
@@ -81,10 +81,9 @@ class Dispatcher:
             future.add_done_callback(partial(self._receive, slot))
 
     def wait(self) -> Ready:
-        """Return the completed work, after waiting where there is none.
+        """Return the completed work, waiting for the first of it.
 
-        Answers come before completions: so a policy that is asked in batches is asked about all slots at
-        once.
+        Answers come before completions, so that a batch to the policy covers all slots.
         """
         while True:
             ready = self._take(None)
@@ -92,7 +91,7 @@ class Dispatcher:
                 return ready
             if self._requests:
                 return self._act()
-            ready = self._take(self._heard.get())
+            ready = self._take(self._arrivals.get())
             if ready:
                 return ready
 
@@ -107,21 +106,21 @@ class Dispatcher:
 
     def _receive(self, slot: int, done: Future[Completion]) -> None:
         """Take note of a completion, in whatever thread it was made."""
-        self._heard.put((slot, done))
+        self._arrivals.put((slot, done))
 
-    def _take(self, first: _Heard) -> Ready:
-        """Return all that is there."""
+    def _take(self, first: _Arrival) -> Ready:
+        """Return all completed work, without waiting."""
         ready = Ready()
-        heard = first
+        arrival = first
         try:
             while True:
-                if heard is not None:
-                    slot, future = heard
+                if arrival is not None:
+                    slot, future = arrival
                     if self._futures.get(slot) is future:
                         del self._futures[slot]
                         completion = future.result()
                         ready.completions[slot] = completion, getattr(completion, "seconds", 0.0)
-                heard = self._heard.get_nowait()
+                arrival = self._arrivals.get_nowait()
         except Empty:
             pass
         answered = Answered() if self._ahead is None else self._ahead.collect_answers()
@@ -140,6 +139,6 @@ class Dispatcher:
         if len(completions) != len(slots):
             raise UsageError(
                 f"{type(self._policy).__name__}.act returned {len(completions)} completions for "
-                f"{len(slots)} requests"
+                f"{len(slots)} requests: return one for each, in order"
             )
-        return Ready({slot: (said, share) for slot, said in zip(slots, completions, strict=True)})
+        return Ready({slot: (completion, share) for slot, completion in zip(slots, completions, strict=True)})

@@ -1,4 +1,4 @@
-"""Tables of a data pool, in SQLite, and what they say of a group."""
+"""Tables of a data pool, in SQLite, and the record of a group in them."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from agentgym.io.untrusted import check_regular, loads_json
 POOL_FILE = "pool.sqlite"
 
 GroupState: TypeAlias = Literal["open", "complete", "stale", "leased", "trained", "dropped"]
-"""Episodes are missing; it waits for a run; it waits, but is too old for every run that leases here; a run
-has it; a run has trained on it; it is never trained on."""
+"""State of a group: ``open`` while episodes are missing, ``complete`` while it waits for a run, ``stale``
+where it is too old for every run that leases here, ``dropped`` where no run may train on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PooledGroup:
-    """What is known of a group."""
+    """A group's row of the pool."""
 
     name: str
     env_id: str
     task_id: str
     state: GroupState
     size: int
-    """Episodes that it has when it is complete."""
+    """Number of episodes of the complete group."""
     members: int
-    """Episodes that it has."""
+    """Number of episodes so far."""
     oldest: int | None
-    """Least version of the weights that sampled any of its tokens; None where there is none."""
+    """Least version of the weights that sampled any token; None without sampled tokens."""
     newest: int | None
-    """Greatest one."""
+    """Greatest version of the weights."""
     labels: tuple[str, ...]
     trainable: bool
     score: float
-    """Mean over its episodes."""
+    """Mean score of its episodes."""
     run: str
-    """That leased it; empty for none."""
+    """Run that leased the group; empty for none."""
     update: int
-    """That it was leased for; 0 for none."""
+    """Update that the group was leased for; 0 for none."""
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> PooledGroup:
@@ -60,7 +60,7 @@ class PooledGroup:
 
 
 VERSION = 1
-"""Of the tables."""
+"""Version of the tables."""
 _TABLES = """
 CREATE TABLE groups (
     number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, size INTEGER NOT NULL, env_id TEXT NOT NULL,
@@ -114,13 +114,13 @@ _WRONG_TYPES = """SELECT EXISTS (SELECT 1 FROM groups WHERE typeof(number) <> 'i
     OR typeof(name) <> 'text' OR typeof(env_id) <> 'text' OR typeof(task_id) <> 'text'
     OR typeof(initial_hash) <> 'text' OR typeof(labels) <> 'text' OR typeof(run) NOT IN ('text', 'null'))
     OR EXISTS (SELECT 1 FROM runs WHERE typeof(name) <> 'text' OR typeof(oldest) <> 'integer')"""
-"""Whether a cell has another type than a pool writes: SQLite itself takes any."""
+"""Query for a cell whose type no pool writes: SQLite itself accepts any."""
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""Ends a journal that names a further file, which SQLite would delete."""
+"""Last bytes of a journal that names a further file, which SQLite would delete."""
 
 _STEPS = 10_000
-"""Instructions of SQLite between two looks at the budget of a transaction."""
+"""Instructions of SQLite between two checks of a transaction's budget."""
 
 
 def limit(connection: sqlite3.Connection, path: Path) -> None:
@@ -154,7 +154,7 @@ def _own_objects() -> set[tuple[str, ...]]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open a pool's file, or begin it: what is committed is on the disk.
+    """Open or create a pool's file, whose commits are on the disk when they return.
 
     Raises:
         sqlite3.Error: it cannot be opened.
@@ -176,7 +176,7 @@ def connect(path: Path) -> sqlite3.Connection:
                     connection.execute(statement)
             elif version != VERSION:
                 raise UsageError(f"{path} is a data pool of version {version}, not {VERSION}: begin another")
-            elif _objects(connection) != _own_objects():  # views may have no end, triggers do what they like
+            elif _objects(connection) != _own_objects():  # views may never end, triggers may do anything
                 raise UsageError(f"{path} has other tables than a data pool: get it again, or begin another")
             elif connection.execute(_WRONG_TYPES).fetchone()[0]:
                 raise UsageError(f"{path} has cells that no data pool writes: get it again, or begin another")

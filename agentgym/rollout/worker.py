@@ -1,11 +1,10 @@
-"""The only place that loops over time: policies play episodes in the slots of a vector environment.
+"""Rollout worker: policies play episodes in the slots of a vector environment.
 
-A policy that is asked in batches is asked once a turn about all running episodes, and never about finished
-ones. One that answers each request in its own time has a request per running episode in flight, and so have
-the partners, judges and indexes that games ask: an episode proceeds when its own answers are there
-(`agentgym.rollout.dispatch`). A slot whose episode is over takes the next one from the queue at once, so no
-episode waits for another's end. Both halves of a turn (`RolloutWorker._request`, `RolloutWorker._advance`)
-work on any subset of the slots.
+A batched policy gets one batch a turn, of all running episodes and no finished ones. A policy that answers
+each request in its own time has one request per running episode in flight, as have the partners, judges and
+indexes that games query: an episode proceeds when its own answers have arrived (`agentgym.rollout.dispatch`).
+A slot whose episode has ended takes the next one from the queue at once, so no episode waits for another's
+end. Both halves of a turn (`RolloutWorker._request`, `RolloutWorker._advance`) work on any subset of slots.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any, get_args
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from agentgym.core.episodes import CONTRACT_KEYS, game_end
 from agentgym.core.hashing import content_id
 from agentgym.core.options import check_choice
 from agentgym.core.queries import UnansweredError
@@ -40,21 +40,6 @@ from agentgym.errors import UsageError
 from agentgym.rollout.dispatch import Dispatcher
 from agentgym.vector.batching import unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
-
-CONTRACT_KEYS = frozenset(
-    [
-        "task_id",
-        "task_type",
-        "turn",
-        "state_hash",
-        "admissible_actions",
-        "action_is_valid",
-        "won",
-        "score",
-        "progress",
-    ]
-)
-"""Info keys that every environment has; the others are a suite's own."""
 
 ERROR_REASONS = frozenset(get_args(EndReason)) - {"success", "failure", "step_limit"}
 """End reasons a policy may report through ``Completion.error``."""
@@ -77,9 +62,9 @@ class _Episode:
     """An episode that is being played in a slot."""
 
     position: int
-    """Position of the episode in what `RolloutWorker.run` was given."""
+    """Index of the episode in the argument of `RolloutWorker.run`."""
     number: int
-    """Names the episode to the policy; never used twice by one worker."""
+    """Number by which the policy knows the episode; unique in one worker."""
     spec: EpisodeSpec
     task_id: str
     task_type: str
@@ -89,12 +74,12 @@ class _Episode:
     state_hash: str
     admissible_actions: tuple[str, ...]
     infos: Mapping[str, Any]
-    """The batch of infos this episode's last one is row ``row`` of."""
+    """Batch of infos; row ``row`` is this episode's last one."""
     row: int
     extra: Mapping[str, Any]
-    """The suite's own keys of that info."""
-    asked_since: float
-    """When its game last asked something."""
+    """Keys of that info that are the suite's own."""
+    waiting_since: float
+    """Time at which its game last issued queries."""
     steps: tuple[Step, ...] = ()
     env_seconds: float = 0.0
     model_seconds: float = 0.0
@@ -105,7 +90,7 @@ class RolloutWorker:
 
     An exception of the environment or of the policy propagates: which slots of the batch it had
     already changed is unknown, so no episode of it can be recorded honestly. Episodes that ended
-    before have been yielded. A policy that cannot answer for one episode says so in
+    before have been yielded. A policy that cannot answer for one episode sets
     `Completion.error`, and only that episode ends.
 
     Example:
@@ -225,7 +210,7 @@ class RolloutWorker:
                 ready = dispatcher.wait()
                 for slot, reason in ready.failed:
                     if slot in starting:
-                        raise UnansweredError(reason)  # there is no episode yet that could end
+                        raise UnansweredError(reason)  # no episode has begun that could end with this reason
                     over.append((slot, self._aborted(running[slot], slot, "env_error", chosen.pop(slot))))
                 begun = sorted(slot for slot in ready.answered if slot in starting)
                 moving = sorted(slot for slot in ready.answered if slot in chosen)
@@ -278,7 +263,7 @@ class RolloutWorker:
                     row=row,
                     extra=extras[row],
                     env_seconds=share,
-                    asked_since=started,
+                    waiting_since=started,
                 ),
             )
 
@@ -297,7 +282,7 @@ class RolloutWorker:
             check_completion(completion, name)
             episode = running[slot]
             episode.model_seconds += seconds
-            episode.asked_since = now
+            episode.waiting_since = now
             if completion.error is None:
                 chosen[slot] = completion
             else:
@@ -333,7 +318,7 @@ class RolloutWorker:
             except UnansweredError as error:
                 if not error.slots:
                     raise
-                for slot in error.slots:  # nothing has moved: the others play without them
+                for slot in error.slots:  # no slot has changed, so the others step without these
                     unplayed = answers.pop(slot)
                     yield slot, self._aborted(running[slot], slot, "env_error", unplayed)
             else:
@@ -346,7 +331,7 @@ class RolloutWorker:
     def _step(self, episodes: list[_Episode], slots: list[int], completions: list[Completion]) -> list[int]:
         """Append a step to each episode; return the slots whose episodes are over."""
         started = perf_counter()
-        waited = [started - episode.asked_since for episode in episodes]
+        waited = [started - episode.waiting_since for episode in episodes]
         batch, rewards, terminations, truncations, infos = self.envs.step_at(
             slots, [completion.action for completion in completions]
         )
@@ -374,8 +359,8 @@ class RolloutWorker:
                 cost=costs[row],
                 side=episode.extra["side"] if self._sided else None,
             )
-            # copies pointers, which costs less than making the step: the history that requests carry
-            # stays immutable, and the last one is the trajectory's
+            # a tuple copies pointers, which is cheaper than making the step: the history in requests
+            # stays immutable, and the last tuple is the trajectory's
             episode.steps = (*episode.steps, step)
             episode.observation = observations[row]
             episode.state_hash = hashes[row]
@@ -393,9 +378,9 @@ class RolloutWorker:
         won, score, progress = (
             episode.infos[key][episode.row].item() for key in ("won", "score", "progress")
         )
-        reason: EndReason = "step_limit"
-        if episode.steps[-1].terminated:
-            reason = "success" if won else "failure"
+        last = episode.steps[-1]
+        reason = game_end(terminated=last.terminated, truncated=last.truncated, won=won)
+        assert reason is not None
         return self._trajectory(episode, slot, won, score, progress, reason)
 
     def _trajectory(

@@ -12,23 +12,23 @@ from agentgym.io.optional import load
 from agentgym.serving.hosts import HostGuard
 
 BACKLOG = 2_048
-"""Connections that may wait to be accepted: vector environments open theirs all at once."""
+"""Most connections that wait to be accepted: vector environments open theirs all at once."""
 
 GRACE = 5
-"""Seconds that requests under way have after Ctrl-C."""
+"""Seconds until requests under way are ended after Ctrl-C."""
 
 READ_SIZE = 16 << 10
-"""Bytes that are read of a connection before others have their turn: they may be hundreds of messages."""
+"""Bytes read from a connection before it is another one's turn: they may be hundreds of messages."""
 
 PATIENCE = 90.0
-"""Seconds in which a connection has to begin a request, its first or its next, or to take of an answer."""
+"""Longest time for a connection to begin a request or to read from an answer, in seconds."""
 
 
 class AppServer:
     """Listens from the beginning; `serve_forever` answers."""
 
     purpose = "the server"
-    """What needs uvicorn, as the subject of a message."""
+    """Feature that needs uvicorn, as the subject of an error message."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class AppServer:
             if not 0 <= port < 1 << 16:
                 raise OSError(0, "ports end at 65535")
             self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
-            # connections inherit it: asyncio sets it only where a socket names its protocol, and a head and a
-            # body that are sent apart would wait 40 ms for each other
+            # connections inherit it, and asyncio sets it only where a socket names its protocol; without it a
+            # head and a body that are sent apart would wait 40 ms for each other
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux closes connections whose clients never read
                 milliseconds = max(1, int(patience * 1_000))
@@ -117,7 +117,7 @@ def _patient_protocol(patience: float) -> type[Any]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            if hasattr(transport, "max_size"):  # of asyncio's own loop
+            if hasattr(transport, "max_size"):  # asyncio's own transport
                 transport.max_size = READ_SIZE
             self._await_request()
 
@@ -142,7 +142,7 @@ def _patient_protocol(patience: float) -> type[Any]:
                 self._deadline.cancel()
 
         def _give_up(self, last: Any) -> None:
-            if self.cycle is last:  # no request has begun since
+            if self.cycle is last:  # no request has begun since the timer
                 self.transport.close()
 
     return PatientProtocol

@@ -18,10 +18,10 @@ from agentgym.errors import UsageError
 LOOPBACK_NAME = "localhost"
 
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]+")
-"""Characters of a name or an address, with a port."""
+"""Pattern of a host name or address, with a port."""
 
 MAX_SHOWN = 100
-"""Characters of a name in a message."""
+"""Most characters of a host name in an error message."""
 
 
 class Refusal(NamedTuple):
@@ -77,7 +77,7 @@ class HostGuard:
     def _is_own(self, headers: Message, host: str) -> bool:
         """Return whether a form comes from a page of this site, as far as the browser says."""
         origins = headers.get_all("Origin", [])
-        if not origins:  # programs and old browsers
+        if not origins:  # programs and old browsers send no origin
             return headers.get("Sec-Fetch-Site", "same-origin") in ("same-origin", "none")
         try:
             parts = urlsplit(origins[0].strip())

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from fastapi import Request, Response
 
 READ_ON = 64 << 20
-"""Of a request that is too large, so many bytes are read: who still sends hears no answer."""
+"""Bytes read beyond the limit, since a client that is still sending does not read the refusal."""
 
 
 Application: TypeAlias = Callable[..., Awaitable[None]]
-"""As ASGI has it."""
+"""Application in ASGI's form."""
 
 
 def guarded(app: Application, check: Callable[[Any], Application | None]) -> Application:
@@ -69,7 +69,7 @@ def refusal(connection: Any, guard: HostGuard, doing: str) -> Refusal | None:
             headers[name] = value
     if "content-length" in connection.headers and "transfer-encoding" in connection.headers:
         return Refusal(400, "a request has a Content-Length or a Transfer-Encoding, not both")
-    # a WebSocket begins as GET, but changes things
+    # a WebSocket begins as GET, but can change state
     method = connection.scope["method"] if connection.scope["type"] == "http" else "POST"
     refused = guard.refusal(method, headers, named=True)
     if refused is not None and refused.status == 403:
@@ -78,7 +78,7 @@ def refusal(connection: Any, guard: HostGuard, doing: str) -> Refusal | None:
 
 
 def error_response(status: int, line: str, headers: dict[str, str] | None = None, **more: Any) -> Response:
-    """Return a response that closes the connection: what was sent may not have been read."""
+    """Return a response that closes the connection, since the request may not have been read whole."""
     from fastapi import Response
 
     body = json.dumps({"error": line, **more}, ensure_ascii=False).encode("utf-8", "backslashreplace")

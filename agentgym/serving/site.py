@@ -1,8 +1,8 @@
 """An environment as a web site: every click of a visitor is a step.
 
 `EnvSite` answers requests with the pages of a suite, `agentgym.core.suite_spec.SitePages`;
-`agentgym.serving.server` brings them over HTTP. It works without scripts: clicks are forms, and after each
-the browser is sent to the page that is open then.
+`agentgym.serving.http_server` brings them over HTTP. It works without scripts: clicks are forms, and after
+each the browser is sent to the page that is open then.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from agentgym.evaluation.suites.plan import open_single
 from agentgym.evaluation.suites.suite import SuiteAgent, SuiteEnv
 from agentgym.io.optional import load_reference
 from agentgym.registration import known_ids, suite_spec
-from agentgym.serving.server import HttpRequest, HttpResponse, redirect
-from agentgym.serving.session import PlaySession, SharedEnv
+from agentgym.serving.http_server import HttpRequest, HttpResponse, redirect
+from agentgym.serving.play_session import PlaySession, SharedEnv
 
 COOKIE = "visit"
 
 MAX_VISITORS = 1_000
-"""Visits that are kept; the one that has been idle for longest makes room, of those without a step if any."""
+"""Most open visits; a new one replaces the one idle for longest, of those without a step if any."""
 
 PERSON = SuiteAgent("human", "human")
 
 STALE = "That page was left before: this is the one that is open."
 
 _NAMES_TASK = ("split", "task")
-"""Fields that name a task to begin."""
+"""Fields that name the task to begin."""
 
 _TRIES = 100
-"""Draws of a task until one is taken that the visitor has played before."""
+"""Draws of a new task before one that the visitor has played is accepted."""
 
 
 @dataclass(slots=True)
@@ -54,15 +54,15 @@ class _Visitor:
     number: int
     session: PlaySession[AgentEnv[Any]]
     rng: np.random.Generator
-    """Draws tasks."""
+    """Generator that draws tasks."""
     played: set[str]
     episode: str = ""
-    """Names the episode, so that forms of another one are known."""
+    """Identifier of the episode, so that forms of an earlier one are recognised."""
     notice: str = ""
     hint: bool = True
-    """Whether to be told what to do: until they say they know, or have ended an episode."""
+    """Whether the page explains the task: until the visitor ends that, or an episode."""
     acted: bool = False
-    """Whether they have ever taken a step."""
+    """Whether the visitor has ever taken a step."""
 
     @property
     def place(self) -> str:
@@ -142,7 +142,7 @@ class EnvSite:
         return HttpResponse(200, self._pages.page(visitor.session, frame), headers)
 
     def _act(self, request: HttpRequest) -> HttpResponse:
-        """Take the step that a form asks for, if it is of the page that is open."""
+        """Take the step that a form requests, if the form is from the open page."""
         visitor = self._at_place(request)
         if visitor is None:
             return redirect("/")
@@ -196,9 +196,9 @@ class EnvSite:
             recording = Recording(self._record, name, PERSON, seed=self._seed)
 
         def ended(trajectory: Trajectory, recorded: bool) -> None:
-            kept = "" if recording is None or not recorded else f", recorded in {recording.run_folder}"
+            place = "" if recording is None or not recorded else f", recorded in {recording.run_folder}"
             steps, score = len(trajectory.steps), trajectory.score
-            self._say(f"visitor {number}: task {trajectory.task_id}, {steps} steps, score {score:.2f}{kept}")
+            self._say(f"visitor {number}: task {trajectory.task_id}, {steps} steps, score {score:.2f}{place}")
 
         session = PlaySession[AgentEnv[Any]](seed=self._seed, recording=recording, ended=ended)
         rng = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(number,)))

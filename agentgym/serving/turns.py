@@ -11,12 +11,12 @@ from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Waiting: TypeAlias = Generator[Future[Any], None, T]
-"""A message that is being carried out: yields what it waits for, and goes on when that is done."""
+"""Handler of a message: yields the future that it waits for, and continues when that is done."""
 Away: TypeAlias = Callable[[], AbstractAsyncContextManager[None]]
-"""`Turns.away` of a client."""
+"""Context manager of a client that waits, `Turns.away`."""
 
 CLIENTS = 4_096
-"""Clients whose shares are known."""
+"""Most clients whose shares are counted."""
 
 
 class Turns:
@@ -46,7 +46,7 @@ class Turns:
 
     @asynccontextmanager
     async def away(self, client: Hashable) -> AsyncIterator[None]:
-        """Let others have their turns in a block of a client's turn, which then goes on in its next one."""
+        """Give up a client's turn for a block, and wait for the next one after it."""
         self._end(client)
         try:
             yield
@@ -72,7 +72,7 @@ class Turns:
 
     def _pass_on(self) -> None:
         """Give the turn to the client whose turn begins first; of several, to the one that came first."""
-        self._waiting = [each for each in self._waiting if not each[1].done()]  # others were cancelled
+        self._waiting = [each for each in self._waiting if not each[1].done()]  # cancelled ones are dropped
         self._taken = bool(self._waiting)
         if self._taken:
             chosen = min(self._waiting, key=lambda each: self._begin(each[0]))

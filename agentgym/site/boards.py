@@ -30,13 +30,13 @@ from agentgym.site.rendering import cut
 from agentgym.site.scatter import spending_panels
 
 WIDTH = 72
-"""Of a drawn interval, in pixels."""
+"""Width of a drawn interval, in pixels."""
 
 P_VALUES = (0.001, 0.01, 0.05, 0.2)
-"""Where the colours of adjusted p values change."""
+"""Thresholds of the colours of adjusted p values."""
 
 BUDGETS = (0, 1_000, 10_000, 100_000, 1_000_000)
-"""Ends of the classes of training episodes that rows are filtered by."""
+"""Ends of the classes of training episodes in the filter of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,15 @@ class TableCell:
 
     text: str
     range: str = ""
-    """Its interval, in brackets."""
+    """Interval of the number, in brackets."""
     sort: str = ""
-    """What it is sorted by; empty for its text."""
+    """Sort key of the cell; empty for its text."""
     drawn: Mapping[str, str] | None = None
-    """Places of the interval's ends and of its middle, in pixels."""
+    """Positions of the interval's ends and of its middle, in pixels."""
 
 
 def board_page(board: Board, title: str, number: int, pages: Mapping[str, str]) -> dict[str, Any]:
-    """Return a board's data for the template.
-
-    ``pages``: the page of each run that has one, by request id and by result id.
-    """
+    """Return a board's data for the template; ``pages`` are by request id and by result id."""
     rows = [board_row(row, board, pages) for row in board.rows]
     return {
         "number": number,

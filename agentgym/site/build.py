@@ -28,7 +28,7 @@ from agentgym.site.scatter import spending_panels
 from agentgym.site.sweeps import SWEEPS, SweepPage, sweep_pages
 from agentgym.site.training import find_histories, training_pages
 from agentgym.site.training_viewer_data import keeps_rollouts, write_training
-from agentgym.site.viewer_data import RunFilms, write_index
+from agentgym.site.viewer_data import RunViewerData, write_index
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,9 +40,9 @@ class BuiltSite:
 
     boards: tuple[Board, ...]
     unranked: tuple[Unranked, ...]
-    """Runs on no line of a table."""
+    """Runs outside all tables."""
     differing: tuple[str, ...]
-    """Ids of the episodes whose replay departs from their record."""
+    """Ids of the episodes whose replay differs from their record."""
 
 
 def build_site(
@@ -65,7 +65,9 @@ def build_site(
     """
     examined = list(examine_below(results, suites=suites, allow=allow, limits=limits, console=console))
     boards, apart = make_boards(each.found for each in examined)
-    reports = find_reports(results) if reports is None else reports
+    if reports is None:  # the nearest folder at or above the results that has results of papers
+        place = results.resolve()
+        reports = next((each for each in (place, *place.parents) if (each / PUBLISHED).is_file()), None)
     published = Published() if reports is None else read_published(reports / PUBLISHED)
     with new_folder(out) as folder:
         _copy_static(folder / STATIC)
@@ -87,18 +89,12 @@ def build_site(
     return BuiltSite(tuple(boards), unranked, differing)
 
 
-def find_reports(results: Path) -> Path | None:
-    """Return the nearest folder at or above some results that has results of papers; None without one."""
-    place = results.resolve()
-    return next((folder for folder in (place, *place.parents) if (folder / PUBLISHED).is_file()), None)
-
-
 def write_page(folder: Path, name: str, text: str) -> None:
     """Write a file of the site."""
     path = folder / name
     make_folder(path.parent)
     with writing(path):
-        # what is half a character stays what it is in JSON, and harms nobody elsewhere
+        # half a surrogate pair becomes an escape, which JSON reads as the same character
         path.write_bytes(text.encode("utf-8", "backslashreplace"))
 
 
@@ -133,7 +129,7 @@ def _write_boards(
 
 
 def _downloads(board: Board) -> dict[str, str]:
-    """Return a board's files by suffix: what the leaderboard's are, without secrets."""
+    """Return a board's files by suffix: the leaderboard's, without secrets."""
     table = without_secrets(json.loads(as_json([board], Published())))
     return {
         "json": json.dumps(table, indent=1, ensure_ascii=False) + "\n",
@@ -144,7 +140,7 @@ def _downloads(board: Board) -> dict[str, str]:
 
 def _write_training(
     folder: Path, places: Sequence[Path], sweeps: Sequence[SweepPage], unread: Sequence[tuple[str, str]]
-) -> tuple[dict[str, dict[str, str]], list[RunFilms]]:
+) -> tuple[dict[str, dict[str, str]], list[RunViewerData]]:
     """Write the pages of training runs and of sweeps, and play the recorded rollouts.
 
     Returns other pages' data of a run, by the name of its folder; and the films.

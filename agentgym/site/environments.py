@@ -35,13 +35,13 @@ REPORTS: Mapping[str, tuple[str, ...]] = {
     "papersearch": ("retrieval/papers",),
     "sotopia": ("parity/sotopia", "speed/sotopia"),
 }
-"""Reports below the folder of benchmarks, by the suite's name, without their suffix."""
+"""Reports below the folder of benchmarks, by suite, without suffix."""
 
 DEEP = 3
-"""Levels of a report's tables that are shown."""
+"""Deepest level of a report's tables on a page."""
 
 WORDS_WIDE, WORDS_TALL = 25, 7
-"""Letters and lines of a thumbnail in words."""
+"""Most letters of a line and most lines of a text thumbnail."""
 
 _TERM = re.compile(r"\*\*([A-Z][a-z]+)\*\*: ")
 
@@ -61,7 +61,7 @@ class Thumbnail:
     """How an episode of an environment begins: as the viewer draws it, or else in words."""
 
     picture: Mapping[str, str]
-    """Attributes of an ``img``; empty for words."""
+    """Attributes of the ``img`` element; empty for a text thumbnail."""
     words: str
     """First lines of the first observation; empty beside a picture, and without data to open it."""
 
@@ -73,7 +73,7 @@ class EnvironmentPage:
     id: str
     thumbnail: Thumbnail
     about: tuple[str, ...]
-    """Paragraphs."""
+    """Paragraphs of the description."""
     contract: tuple[tuple[str, str], ...]
     """Task, observation, actions, reward, termination and so on, in words."""
     steps: int
@@ -81,9 +81,9 @@ class EnvironmentPage:
     data: tuple[EnvDataSet, ...]
     measures: tuple[Measure, ...]
     boards: tuple[tuple[str, list[str]], ...]
-    """Page of each board that plays it, and its line in the table of environments."""
+    """Page of each board with this environment, and its line in the table of environments."""
     solved: tuple[str, str] | None
-    """Address of a solved episode in the viewer, and who played it."""
+    """Address of a solved episode in the viewer, and its agent."""
     reports: tuple[ReportTable, ...]
 
     @property
@@ -100,10 +100,7 @@ class EnvironmentPage:
 def environment_pages(
     boards: Sequence[Board], runs: Sequence[RunPage], reports: Path | None
 ) -> list[EnvironmentPage]:
-    """Return the pages of all environments of this package.
-
-    ``boards`` give floors and oracles, ``runs`` a solved episode.
-    """
+    """Return the environments' pages; ``boards`` give floors and oracles, ``runs`` a solved episode."""
     return [_page(env_id, boards, runs, reports) for env_id in ENVIRONMENTS]
 
 
@@ -166,7 +163,7 @@ def documented(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
 def _solved(env_id: str, runs: Sequence[RunPage]) -> tuple[str, str] | None:
-    """Return the address of the longest episode that was won, by chance only where nobody else won any."""
+    """Return the address of the longest episode won, the random agent's only where no other agent won one."""
     best: tuple[bool, int] | None = None
     found = None
     for page in runs:

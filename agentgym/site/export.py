@@ -13,16 +13,16 @@ from typing import Any
 from agentgym.agents.screen import printable
 from agentgym.core.text_image import check_packages
 from agentgym.errors import UsageError
-from agentgym.evaluation.log.frames import frames
+from agentgym.evaluation.log.frames import ReplayedFrames, frames
 from agentgym.evaluation.log.redaction import Redactor
 from agentgym.evaluation.log.results import EvalLog, EvalSample
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.io.files import replace_file
 from agentgym.io.optional import load, only_trusted
-from agentgym.site.filmdata import FilmTables
+from agentgym.site.filmdata import ViewerTables
 from agentgym.site.pictures import EpisodePictures, suffixes
 from agentgym.site.rendering import data_script, render
-from agentgym.site.viewer_data import KEY_DIGITS, Theatre, film_script
+from agentgym.site.viewer_data import KEY_DIGITS, EpisodePlayer, viewer_script
 
 ENDINGS = (".html", ".gif", ".png")
 
@@ -46,14 +46,14 @@ def export_episode(
         run = open_run(path, allow=allow)
         _, episode = run.sample(name)
         if step is not None and not 0 <= step <= episode.length:
-            raise UsageError(f"the episode has steps 0 to {episode.length}, asked for {step}")
-        theatre = Theatre(run, stack)
+            raise UsageError(f"the episode has steps 0 to {episode.length}: choose one, not {step}")
+        player = EpisodePlayer(run, stack)
         if out.suffix.lower() == ".html":
-            text, differs = _page(run.log, theatre, episode, run.samples.index(episode) + 1)
+            text, differs = _page(run.log, player, episode, run.samples.index(episode) + 1)
             replace_file(out, text)
             return differs
         check_packages("--export")
-        drawn, differs = _drawn(theatre, episode, f"{run.log.agent.display_name}, {episode.env}")
+        drawn, differs = _drawn(player, episode, f"{run.log.agent.display_name}, {episode.env}")
         if out.suffix.lower() == ".gif":
             data = drawn.film()
         else:
@@ -62,17 +62,17 @@ def export_episode(
         return differs
 
 
-def _page(run: EvalLog, theatre: Theatre, episode: EvalSample, number: int) -> tuple[str, int | None]:
+def _page(run: EvalLog, player: EpisodePlayer, episode: EvalSample, number: int) -> tuple[str, int | None]:
     """Return a page whose policy allows its own scripts and styles by their sha256, and nothing else."""
     markup = load("markupsafe", "site", "--export").Markup
-    tables = FilmTables(Redactor().redact)
-    film, summary = theatre.film(episode, number, tables)
+    tables = ViewerTables(Redactor().redact)
+    film, summary = player.film(episode, number, tables)
     key = run.request_id[:KEY_DIGITS]
     static = files("agentgym.site").joinpath("static")
     about: Any = {"run": {"key": key, "title": run.agent.display_name, "suite": run.suite.name}}
     scripts = [static.joinpath(name).read_text(encoding="utf-8") for name in _SCRIPTS]
     scripts.append(data_script("alone", {**about, "number": number}))
-    scripts.append(film_script(key, 1, {number: film}, tables))
+    scripts.append(viewer_script(key, 1, {number: film}, tables))
     scripts.append(static.joinpath(_LAST).read_text(encoding="utf-8"))
     styles = [static.joinpath(name).read_text(encoding="utf-8") for name in _STYLES]
     policy = (
@@ -96,13 +96,11 @@ def _hashes(texts: list[str]) -> str:
     )
 
 
-def _drawn(theatre: Theatre, episode: EvalSample, title: str) -> tuple[EpisodePictures, int | None]:
+def _drawn(player: EpisodePlayer, episode: EvalSample, title: str) -> tuple[EpisodePictures, int | None]:
     """Return the pictures of an episode, up to where its replay departs from the record."""
-    game, env = theatre.games.of(episode.env)
+    game, env = player.games.of(episode.env)
     drawn = EpisodePictures(game, printable(title), episode.length)
-    played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
+    played = ReplayedFrames(frames(game, env, episode), episode.hash_chain)
     for turn, frame in enumerate(played):
-        if frame.link != episode.hash_chain[turn]:
-            return drawn, turn
         drawn.add(frame, episode.actions[turn] if turn < episode.length else None)
-    return drawn, None if drawn.count == episode.length + 1 else drawn.count
+    return drawn, played.differs_at

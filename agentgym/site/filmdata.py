@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from agentgym.core.elements import SPOKEN, Element, picture
+from agentgym.core.markup import SPOKEN, Element, picture
 from agentgym.core.types import Observation
 from agentgym.evaluation.log.frames import EpisodeFrame
 from agentgym.evaluation.log.transcripts import TranscriptRecord
-from agentgym.history.rollouts import KeptStep
+from agentgym.rollout.stored_episode import KeptEpisode
 
 LONG: Final = 120
-"""Characters; longer texts of several lines are stored line by line, since lines come again."""
+"""Characters above which a text of several lines is stored line by line, since lines recur."""
 
 Redact = Callable[[str], str]
 
 
-class FilmTables:
-    """Tables of the episodes of one script file; what is added twice is stored once.
+class ViewerTables:
+    """Tables of the episodes of one script file, which store equal values once.
 
     ``texts`` holds texts, and lists of texts that are the lines of a longer one. ``nodes`` holds drawings:
     ``[tag, attributes, child, ...]``, a child being the number of a node or, below 0, ``-1 - n`` for text n.
@@ -77,7 +77,7 @@ class FilmTables:
             ]
         )
         attributes = tuple(drawn.attributes.items())
-        # other attributes hold no words, and a written-out picture may look like a secret
+        # other attributes hold no words, and a picture in base64 may look like a secret
         if not SPOKEN.isdisjoint(drawn.attributes):
             attributes = tuple(
                 [(name, self._redact(value) if name in SPOKEN else value) for name, value in attributes]
@@ -121,7 +121,7 @@ def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def state_table(
-    tables: FilmTables, frame: EpisodeFrame, covered: int, drawn: int | None, beside: Sequence[str]
+    tables: ViewerTables, frame: EpisodeFrame, covered: int, drawn: int | None, beside: Sequence[str]
 ) -> dict[str, Any]:
     """Return a state as JSON; its texts go into the tables.
 
@@ -134,7 +134,6 @@ def state_table(
         "actions": tables.list(frame.admissible_actions),
         "hash": tables.mark(frame.state_hash),
         "state": covered,
-        "progress": frame.progress,
     }
     if drawn is not None:
         table["drawing"] = drawn
@@ -151,12 +150,12 @@ def _seen(observation: Observation) -> tuple[str, Element | None]:
     return observation["text"], picture(observation["image"], alt="What the agent saw")
 
 
-def step_table(tables: FilmTables, action: str, reward: float, *, valid: bool) -> dict[str, Any]:
+def step_table(tables: ViewerTables, action: str, reward: float, *, valid: bool) -> dict[str, Any]:
     """Return an action and its result as JSON."""
     return {"action": tables.text(action), "reward": reward, "valid": valid}
 
 
-def said_table(tables: FilmTables, transcript: TranscriptRecord, number: int) -> dict[str, Any]:
+def text_table(tables: ViewerTables, transcript: TranscriptRecord, number: int) -> dict[str, Any]:
     """Return a step's messages to and from the model, and the parsed action, as JSON."""
     step = transcript.steps[number]
     table: dict[str, Any] = {
@@ -173,17 +172,22 @@ def said_table(tables: FilmTables, transcript: TranscriptRecord, number: int) ->
     return table
 
 
-def credit_table(tables: FilmTables, step: KeptStep) -> dict[str, Any]:
-    """Return the training run's values for a step, as JSON."""
-    table: dict[str, Any] = {
-        "response": tables.text(step.response),
-        "tokens": [None, len(step.response_ids)],
-        "advantage": step.advantage,
-        "return_to_go": step.return_to_go,
-        "version": step.version,
-    }
-    if step.value is not None:
-        table["value"] = step.value
-    if step.process_reward is not None:
-        table["process_reward"] = step.process_reward
-    return table
+def credit_tables(tables: ViewerTables, episode: KeptEpisode) -> list[dict[str, Any]]:
+    """Return the training run's values for each step, as JSON."""
+    rows = []
+    for step, credit, to_go in zip(
+        episode.trajectory.steps, episode.credit, episode.returns_to_go, strict=True
+    ):
+        answer = step.completion
+        rows.append(
+            {
+                "response": tables.text(answer.text),
+                "tokens": [None, len(answer.response_ids)],
+                "advantage": credit.advantage,
+                "return_to_go": to_go,
+                "version": answer.version,
+                "value": credit.value,
+                "process_reward": credit.process_reward,
+            }
+        )
+    return rows

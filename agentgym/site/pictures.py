@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agentgym.agents.screen import printable
-from agentgym.core.elements import pixels_of
+from agentgym.core.markup import pixels_of
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.text_image import (
     BAD,
@@ -35,13 +35,13 @@ END_MILLISECONDS: Final = 2500
 
 WIDTH: Final = 640
 HEIGHT: Final = 336
-"""Of what is seen, in pixels."""
+"""Height of the picture of a state, in pixels."""
 
 SHEET: Final = 12
-"""Pictures on a sheet at most."""
+"""Most pictures on a sheet."""
 
 _LINES: Final = 17
-"""Lines of an observation that are shown at once."""
+"""Most lines of an observation in a picture."""
 
 _COLOURS: Final = 64
 
@@ -52,10 +52,7 @@ class EpisodePictures:
     """The states of an episode as pictures, added one by one while it is played again."""
 
     def __init__(self, game: AgentEnv[Any], title: str, length: int):
-        """Begin; ``game`` plays the episode, and is in the state that is added.
-
-        ``title`` stands above every picture; ``length``: steps of the whole episode.
-        """
+        """Begin; ``game`` plays the episode of ``length`` steps, and is in the state that is added."""
         self._game, self._title, self._length = game, title, length
         named = game.suite_spec.drawing
         self._drawing: SuiteDrawing | None = None if named is None else load_reference(named, trusted=True)
@@ -77,7 +74,7 @@ class EpisodePictures:
         self._parts.append((head, self._seen(frame.observation), self._told(frame, action)))
 
     def _pictures(self) -> list[Any]:
-        """Return the states, what is seen in a field of the same size in all of them."""
+        """Return the pictures of the states, with the drawing in a field of the same size in all of them."""
         tall = max(seen.height for _, seen, _ in self._parts)
         found = []
         for head, seen, told in self._parts:

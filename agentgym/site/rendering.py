@@ -21,7 +21,7 @@ POLICY = (
 """Content security policy of every page: its own files, no inline script or style, no connections."""
 
 MAX_CELL_LENGTH = 400
-"""Characters of a text in a table; what is longer is cut, and says so."""
+"""Most characters of a text in a table; a longer one is cut, with an ellipsis."""
 
 _UNSEEN = re.compile(r"[^\S\n\t ]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
@@ -71,10 +71,7 @@ def cut(text: str, most: int = MAX_CELL_LENGTH) -> str:
 
 
 def render(template: str, here: str, **values: Any) -> str:
-    """Return a page from a file in ``templates``; texts among the values are escaped.
-
-    ``here``: the page's section of the navigation; empty for none.
-    """
+    """Return a page of ``templates`` in the section ``here``; texts among the values are escaped."""
     return _templates().get_template(template).render(here=here, policy=POLICY, **values)
 
 

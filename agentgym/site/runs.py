@@ -21,35 +21,36 @@ from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.log.unreadable import UnreadableShare, unreadable_answers, unreadable_responses
 from agentgym.evaluation.verify.box import Limits, boxed
 from agentgym.evaluation.verify.submissions import FAILED, Examined, Submission, run_places
+from agentgym.io.hub import without_places
 from agentgym.io.provenance import Provenance
 from agentgym.site.boards import scores_of
-from agentgym.site.viewer_data import KEY_DIGITS, EpisodeSummary, RunFilms, write_run
+from agentgym.site.viewer_data import KEY_DIGITS, RunViewerData, write_run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 LISTED = 200
-"""Episodes that a run's page lists by itself; the viewer lists all."""
+"""Most episodes on a run's own page; the viewer lists all."""
 
 PROMPT_CHARACTERS = 20_000
-"""Of the first prompt that are shown."""
+"""Most characters of the first prompt on a page."""
 
 Facts: TypeAlias = list[tuple[str, str]]
-"""Names and values, in the order they are shown."""
+"""Names and values, in their order on the page."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownEpisodes:
     """Episodes of a run, as its page shows them."""
 
-    films: RunFilms | None
-    """None where they cannot be played here."""
+    films: RunViewerData | None
+    """Films of the run; None where it cannot be replayed here."""
     unplayed: str
-    """Why they cannot."""
+    """Reason why it cannot."""
     prompt: list[tuple[str, str]]
-    """Role and text of the messages that the model was sent first, as far as a transcript says."""
+    """Role and text of the first messages to the model, from the transcript."""
     unreadable: tuple[UnreadableShare, ...] = ()
-    """What could not be read of the models' replies."""
+    """Shares of the models' replies that could not be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,10 @@ class RunPage:
     stored: StoredRun
     shown: ShownEpisodes
     command: str
-    """What executes it again."""
+    """Command that repeats the run."""
 
     @property
-    def films(self) -> RunFilms | None:
+    def films(self) -> RunViewerData | None:
         """None where its episodes cannot be played here."""
         return self.shown.films
 
@@ -75,7 +76,7 @@ class RunPage:
 
     @property
     def request_id(self) -> str:
-        """As the run states it."""
+        """Request id that the run states."""
         return self.run.request_id
 
     @property
@@ -103,7 +104,7 @@ def run_pages(
     Runs of one request share its id: of those that are good the first by result id has it in its page's name,
     others the digits of their ``run.json``. Arguments as `examine_below`.
     """
-    # good ones first: a copy that was changed never takes the name of the run it was made of
+    # good ones first, so that a changed copy never takes the original run's name
     readable = [(each, each.run) for each in examined if each.run is not None]
     readable.sort(key=lambda pair: (not isinstance(pair[0].found, Submission), pair[1].log.result_id or ""))
     pages, keys = [], set[str]()
@@ -114,7 +115,7 @@ def run_pages(
         box: Any = {**places, "files": [*places["files"], each.path], "writes": [out]}
         try:
             shown = boxed(_shown, out, run, key, **box, allow=allow, limits=limits)
-        except UsageError as error:  # a limit
+        except UsageError as error:  # a limit of the reader
             shown = ShownEpisodes(None, str(error), [])
         command = verify_command(each, results, suites, allow)
         pages.append(RunPage(f"run-{key}.html", each, run, shown, command))
@@ -163,10 +164,7 @@ def verify_command(
 def run_page(
     page: RunPage, boards: Sequence[Board], training: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Return a run's data for the template.
-
-    ``training``: data of training runs, by the name of their folder.
-    """
+    """Return a run's data for the template; ``training`` has training runs by the name of their folder."""
     run, each = page.run, page.examined
     place = next(
         (
@@ -178,7 +176,10 @@ def run_page(
         None,
     )
     reason = "" if isinstance(each.found, Submission) else each.found.reason
-    listed = [] if page.films is None else _listed(page.films.episodes)
+    episodes = [] if page.films is None else page.films.episodes
+    listed = sorted(episodes, key=lambda e: (e.differs_at is None, e.number))[
+        :LISTED
+    ]  # the differing ones first
     return {
         "key": page.file[4:-5],
         "run": run,
@@ -204,14 +205,9 @@ def run_page(
     }
 
 
-def _listed(episodes: Sequence[EpisodeSummary]) -> list[EpisodeSummary]:
-    """Return the episodes that are listed: those that differ before others."""
-    return sorted(episodes, key=lambda e: (e.differs_at is None, e.number))[:LISTED]
-
-
 def _asked(run: EvalLog) -> Facts:
     agent, model = run.agent, run.agent.model
-    options = {key: value for key, value in agent.options.items() if key not in FILE_OPTIONS}
+    options = without_places(agent.options, FILE_OPTIONS)
     facts = [
         ("Suite", f"{run.suite.name}, version {run.suite.version}"),
         ("Suite sha256", run.suite_sha256),
@@ -274,7 +270,7 @@ def _first_prompt(run: StoredRun) -> list[tuple[str, str]]:
     try:
         transcripts = run.transcripts().values()
     except UsageError:
-        return []  # verification says what is wrong with the file
+        return []  # verification reports the file's error
     first = next((record for record in transcripts if record.steps and record.steps[0].messages), None)
     if first is None:
         return []

@@ -12,7 +12,7 @@ from agentgym.evaluation.board.statistics import Estimate
 from agentgym.evaluation.board.tables import unit
 
 LOGARITHMIC_FROM = 20.0
-"""Ratio of most to least spent from where on the axis is logarithmic."""
+"""Ratio of the highest to the lowest cost above which the axis is logarithmic."""
 
 Spent: TypeAlias = Callable[[Row], float | None]
 
@@ -26,7 +26,7 @@ class SpendingPoint:
     y: float
     low: float
     high: float
-    """Ends of the interval of y."""
+    """Upper end of the interval of y, and ``low`` the lower one."""
     best: bool
     """Whether no other row has more for as little, or as much for less."""
 
@@ -60,7 +60,7 @@ _TRAINING: tuple[tuple[str, Spent], ...] = (
 
 
 def spending_panels(board: Board) -> list[SpendingPanel]:
-    """Return a chart for each kind of spending that any row states, and each score it can stand against."""
+    """Return a chart for each kind of spending that any row states, and each score."""
     found = []
     for x_label, y_label, spent, score in _axes(board):
         points = []
@@ -74,7 +74,7 @@ def spending_panels(board: Board) -> list[SpendingPanel]:
 
 
 def _axes(board: Board) -> Iterator[tuple[str, str, Spent, Callable[[Row], Estimate | None]]]:
-    """Yield the axes: their names, and what they show of a row."""
+    """Yield the axes: their names, and functions from a row to its value."""
 
     def mean(row: Row) -> Estimate | None:
         return None if row.aggregate is None else row.aggregate.mean

@@ -21,11 +21,11 @@ SWEEPS = "algorithms"
 """Folder of studies below that of reports: ``NAME.json`` with its runs, and ``NAME.md``, the report."""
 
 DECAY = 0.95
-"""Of the exponential moving average over iterations, as in the pictures of the reports."""
+"""Decay of the exponential moving average over iterations, as in the pictures of the reports."""
 
 POINTS = 48
 LEFT, RIGHT, TOP, BOTTOM = 30.0, 158.0, 8.0, 88.0
-"""Axes within a drawing of 160 x 104."""
+"""Edges of the axes within a drawing of 160 x 104."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class SweepArm:
     stopped: int
     """Runs that ended before their budget."""
     success: Estimate
-    """On held-out tasks after training, over the runs."""
+    """Success on held-out tasks after training, over the runs."""
     line: str
     band: str
-    """Paths of the mean over the runs and of its 95 % interval; empty where the runs share no steps."""
+    """Path of the 95 % interval, and ``line`` that of the mean; empty where the runs share no steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class SweepPart:
     title: str
     about: str
     budget: int
-    """Environment steps, the width of the drawings."""
+    """Environment steps at the right end of the drawings."""
     top: float
-    """Share that is their height."""
+    """Share at the top of the drawings."""
     arms: tuple[SweepArm, ...]
 
 
@@ -94,7 +94,7 @@ class SweepPage:
     source: str
     parts: tuple[SweepPart, ...]
     report: str
-    """As it is written."""
+    """Report of the study, in Markdown."""
 
     @property
     def arms(self) -> int:

@@ -31,12 +31,12 @@ CURVES = (
     ("grad_norm", "Gradient norm"),
     ("valid_fraction", "Accepted actions"),
 )
-"""Metrics that are drawn over iterations, where runs have them."""
+"""Metrics drawn over iterations, where runs have them."""
 
 SHARES = frozenset({"success", "evaluation/success", "usable_fraction", "valid_fraction"})
 
 TENTH = 10
-"""Visit of a state that stands in a table beside its first one, as in 3SPO's Figure 5."""
+"""Visit of a state that the table shows beside the first one, as in 3SPO's Figure 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class TrainingPage:
     title: str
     slug: str
     parts: dict[str, list[dict[str, Any]]]
-    """Charts as data, by the section they stand in."""
+    """Charts as data, by section."""
     abouts: dict[str, str]
-    """How to read the charts of a section."""
+    """Explanations of a section's charts."""
     missing: list[tuple[str, str]]
-    """Diagnostics that cannot be drawn, and why."""
+    """Diagnostics that cannot be drawn, each with the reason."""
     visits: list[dict[str, str]]
     """One state's S, K and reward at its first and tenth visit."""
 
@@ -87,18 +87,14 @@ def training_pages(histories: Sequence[RunHistory]) -> list[TrainingPage]:
     """Return a page for each group of runs that are samples of the same curve."""
     try:
         groups = group_runs(histories)
-    except UsageError:  # two runs of one seed: each is a page of its own
+    except UsageError:  # two runs with one seed get a page each
         groups = group_runs(histories, each=True)
-    names = [_names(group) for group in groups]
+    runs = [group.first for group in groups]
+    names = [[run.algorithm, run.env_id.rpartition("/")[2], Path(run.model).name] for run in runs]
     return [
         _page(group, slug(*own, *([group.first.folder.name] if names.count(own) > 1 else [])))
         for group, own in zip(groups, names, strict=True)
     ]
-
-
-def _names(group: RunGroup) -> list[str]:
-    run = group.first
-    return [run.algorithm, run.env_id.rpartition("/")[2], Path(run.model).name]
 
 
 def _page(group: RunGroup, name: str) -> TrainingPage:
@@ -137,7 +133,7 @@ def _curves(group: RunGroup) -> list[dict[str, Any]]:
             continue
         try:
             curve = make_curve(group, metric, "iteration")
-        except UsageError:  # no iteration of which every run has it
+        except UsageError:  # no iteration has the metric in every run
             continue
         banded = curve.band != "none"
         name = "mean" if curve.runs > 1 else f"seed {group.first.seed}"

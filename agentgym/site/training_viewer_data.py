@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.core.hashing import sha256_json
-from agentgym.core.queries import UnansweredError
-from agentgym.core.types import Snapshot
+from agentgym.core.types import Snapshot, Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
-from agentgym.evaluation.log.frames import frames
+from agentgym.evaluation.log.frames import EpisodeFrame, ReplayedFrames, frames
 from agentgym.evaluation.log.recorded_answers import RecordedAnswers
 from agentgym.evaluation.log.replay import ReplayGames
+from agentgym.evaluation.log.results import record_of
 from agentgym.evaluation.suites.suite import PlayedEnv
-from agentgym.history.diagnostics.source import RunSource
-from agentgym.history.rollouts import KeptEpisode, kept_iterations
+from agentgym.history.diagnostics.run_source import RunSource
+from agentgym.history.rollouts import kept_iterations
 from agentgym.history.run import CONFIG_FILE
 from agentgym.io.untrusted import read_json
 from agentgym.registration import suite_spec
-from agentgym.site.filmdata import credit_table, step_table
+from agentgym.rollout.stored_episode import KeptEpisode
+from agentgym.site.filmdata import credit_tables, step_table
 from agentgym.site.viewer_data import (
-    COLUMNS,
     KEY_DIGITS,
     EpisodeSummary,
     EpisodeView,
-    FilmPacks,
-    RunFilms,
+    RunViewerData,
+    ViewerPacks,
 )
 
 MAX_REMEMBERED = 100_000
-"""States that later episodes may begin in."""
+"""Most states in which later episodes may begin."""
 
 
 def keeps_rollouts(folder: Path) -> bool:
@@ -41,8 +41,8 @@ def keeps_rollouts(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() and bool(kept_iterations(folder))
 
 
-def write_training(out: Path, folder: Path) -> RunFilms:
-    """Play the recorded rollouts of a training run again and write the frames, as `films.write_run` does.
+def write_training(out: Path, folder: Path) -> RunViewerData:
+    """Play the recorded rollouts of a training run again, and write the frames as `viewer_data.write_run`.
 
     Episodes are numbered from 1 over all iterations with rollouts. One that begins within a task, as those of
     tree search do, is played from a state that another one of the run came through; without one, it is shown
@@ -53,17 +53,17 @@ def write_training(out: Path, folder: Path) -> RunFilms:
     rollouts = source.rollouts
     env = _played(source, table)
     key = sha256_json([table, sorted(rollouts)])[:KEY_DIGITS]
-    packs = FilmPacks(out, key)
+    packs = ViewerPacks(out, key)
     found: dict[int, EpisodeSummary] = {}
     with ExitStack() as stack:
-        game, _ = ReplayGames([env], RecordedAnswers(), stack).of(env.label)
+        game, _ = ReplayGames([env], RecordedAnswers(), stack, {}).of(env.label)
         first, stage = 1, _Stage(game, env, packs)
         for episodes in rollouts.values():
             numbered = list(enumerate(episodes, start=first))
             for number, film, summary in stage.films(numbered):
                 found[number] = replace(summary, pack=packs.add(number, film))
             first += len(episodes)
-    films = RunFilms(
+    films = RunViewerData(
         key, source.about, env.label, "training", tuple(found[number] for number in sorted(found))
     )
     packs.close(films)
@@ -75,14 +75,14 @@ def _played(source: RunSource, table: Any) -> PlayedEnv:
     options, split = table.get("env_options"), table.get("split")
     if not isinstance(options, dict) or not isinstance(split, str):
         raise UsageError(f"{source.folder / CONFIG_FILE} says no env_options or split; restore it")
-    suite_spec(env_id)  # raises where there is none
+    suite_spec(env_id)  # raises for an unknown environment
     return PlayedEnv(env_id, env_id.rpartition("/")[2], split, 1, kwargs=options)
 
 
 class _Stage:
     """Plays episodes, and remembers the states that they come through: trees grow over iterations."""
 
-    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, packs: FilmPacks):
+    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, packs: ViewerPacks):
         self._game = game
         self._env = env
         self._seen: dict[str, Snapshot] = {}
@@ -94,104 +94,56 @@ class _Stage:
         """Play all episodes; yield number, film and line of each, late ones that begin where none was."""
         left, before = numbered, len(numbered) + 1
         while left:
-            stuck = len(left) == before  # nothing that was played meanwhile has led to where these begin
+            stuck = len(left) == before  # no replayed episode has reached the states in which these begin
             before, late = len(left), []
             for number, episode in left:
-                if not stuck and self._beginning(episode) is None:
+                if not stuck and self._beginning(episode.trajectory) is None:
                     late.append((number, episode))
                 else:
                     yield number, *self._film(episode, number)
             left = late
 
-    def _film(self, episode: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
-        tables = self._packs.tables
-        reel = EpisodeView(tables, self._game)
-        hashes = [step.state_hash for step in episode.steps] + [episode.final_hash]
-        differs, why = self._play(episode, reel, hashes)
-        if not reel.states:
-            _as_recorded(reel, episode, hashes)
-        else:
-            reel.cut(tuple(step.action for step in episode.steps), differs, why)
-        for made, step in zip(reel.steps, episode.steps, strict=False):
-            made.update(credit_table(tables, step))
-        summary = _summary(episode, number, self._env.label, differs)
-        head = {
-            **dict(zip(COLUMNS, summary.row, strict=True)),
-            "env": self._env.id,
-            "seed": episode.seed,
-            "progress": reel.states[-1].get("progress", 0.0),
-            "measures": dict(episode.notes),
-            "tokens": [None, sum(len(step.response_ids) for step in episode.steps)],
-            "cost": 0.0,
-            "why": why,
-        }
-        return reel.film(head), summary
-
-    def _play(self, episode: KeptEpisode, reel: EpisodeView, hashes: list[str]) -> tuple[int | None, str]:
-        """Add the states up to where the replay departs; return the step where it does, and why."""
-        actions = [step.action for step in episode.steps]
-        begin = self._beginning(episode)
+    def _film(self, kept: KeptEpisode, number: int) -> tuple[dict[str, Any], EpisodeSummary]:
+        recorded, episode = kept.trajectory, record_of(kept.trajectory, self._env)
+        view, begin = EpisodeView(self._packs.tables, self._game), self._beginning(recorded)
         if begin is None:
-            return 0, "it begins in a state that no reset leads to: shown as it was recorded"
-        played = frames(
-            self._game,
-            self._env,
-            episode.task_id,
-            episode.seed,
-            episode.rollout,
-            actions,
-            begin=begin[0] if begin else None,
-        )
-        try:
-            for turn, frame in enumerate(played):
-                if frame.state_hash != hashes[turn]:
-                    return turn, "the replay comes to another state than the record"
-                if len(self._seen) < MAX_REMEMBERED:
-                    self._seen.setdefault(frame.state_hash, self._game.snapshot())
-                reel.add(frame)
-        except UnansweredError as error:
-            return len(reel.states), str(error)
-        if len(reel.states) < len(hashes):
-            return len(reel.states), "the replay ends before the recorded actions do"
-        return None, ""
+            view.differs_at = 0
+            view.why = "it begins in a state that no reset leads to: shown as it was recorded"
+        else:
+            played = frames(self._game, self._env, episode, begin=begin[0] if begin else None)
+            states = ReplayedFrames(self._remembered(played), recorded.state_hashes, chained=False)
+            view.play(states, episode.actions)
+        if not view.states:
+            _as_recorded(view, recorded)
+        for made, values in zip(view.steps, credit_tables(view.tables, kept), strict=False):
+            made.update(values)
+        place = {"iteration": kept.iteration, "group": kept.group}
+        summary = EpisodeSummary.of(episode, number, view.differs_at, **place)
+        tokens = [None, sum(len(step.completion.response_ids) for step in recorded.steps)]
+        return view.film(summary, self._env, tokens=tokens, measures=dict(kept.notes)), summary
 
-    def _beginning(self, episode: KeptEpisode) -> tuple[Snapshot, ...] | None:
-        """Return the snapshot that an episode begins with, none for a reset's; None where there is none."""
-        first = episode.steps[0].state_hash if episode.steps else episode.final_hash
-        _, info = self._game.reset(
-            seed=episode.seed, options={"task": episode.task_id, "rollout": episode.rollout}
-        )
-        if info["state_hash"] == first:
-            return ()
-        return (self._seen[first],) if first in self._seen else None
+    def _remembered(self, played: Iterator[EpisodeFrame]) -> Iterator[EpisodeFrame]:
+        for frame in played:
+            if len(self._seen) < MAX_REMEMBERED:
+                self._seen.setdefault(frame.state_hash, self._game.snapshot())
+            yield frame
+
+    def _beginning(self, episode: Trajectory) -> tuple[Snapshot, ...] | None:
+        """Return the snapshot with which an episode begins, empty for a reset's; None if it is not found."""
+        game, options = self._game, {"task": episode.task_id, "rollout": episode.rollout}
+        for schema in (type(game).state_schema, *game.past_schemas):  # rollouts state none
+            game.state_schema = schema
+            if game.reset(seed=episode.seed, options=options)[1]["state_hash"] == episode.initial_hash:
+                return ()
+        found = self._seen.get(episode.initial_hash)
+        game.state_schema = type(game).state_schema if found is None else found.schema
+        return None if found is None else (found,)
 
 
-def _as_recorded(reel: EpisodeView, episode: KeptEpisode, hashes: list[str]) -> None:
+def _as_recorded(view: EpisodeView, episode: Trajectory) -> None:
     """Add the states by their hashes alone."""
     for step in episode.steps:
-        listed = reel.tables.list(episode.admissible_actions[step.admissible])
-        reel.states.append({"hash": reel.tables.mark(step.state_hash), "actions": listed})
-        reel.steps.append(step_table(reel.tables, step.action, step.reward, valid=step.valid))
-    reel.states.append({"hash": reel.tables.mark(hashes[-1]), "actions": reel.tables.list(())})
-
-
-def _summary(episode: KeptEpisode, number: int, label: str, differs: int | None) -> EpisodeSummary:
-    episode_return = 0.0
-    for step in episode.steps:
-        episode_return += step.reward
-    return EpisodeSummary(
-        number=number,
-        label=label,
-        task_id=episode.task_id,
-        task_type=episode.task_type,
-        rollout=episode.rollout,
-        won=episode.won,
-        score=episode.score,
-        episode_return=episode_return,
-        length=len(episode.steps),
-        invalid=sum(not step.valid for step in episode.steps),
-        end_reason=episode.end_reason.replace("_", " "),
-        differs_at=differs,
-        iteration=episode.iteration,
-        group=episode.group,
-    )
+        listed = view.tables.list(step.admissible_actions)
+        view.states.append({"hash": view.tables.mark(step.state_hash), "actions": listed})
+        view.steps.append(step_table(view.tables, step.action, step.reward, valid=step.valid))
+    view.states.append({"hash": view.tables.mark(episode.state_hashes[-1]), "actions": view.tables.list(())})

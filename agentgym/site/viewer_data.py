@@ -14,30 +14,30 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from agentgym.core.queries import UnansweredError
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
 from agentgym.env import AgentEnv
-from agentgym.evaluation.log.frames import EpisodeFrame, frames
+from agentgym.evaluation.log.frames import EpisodeFrame, ReplayedFrames, frames
 from agentgym.evaluation.log.redaction import Redactor
 from agentgym.evaluation.log.replay import ReplayGames
 from agentgym.evaluation.log.results import EvalSample
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.log.transcripts import TranscriptRecord
+from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.io.files import make_folder, replace_file
 from agentgym.io.optional import load_reference, only_trusted
-from agentgym.site.filmdata import FilmTables, columns, said_table, state_table, step_table
+from agentgym.site.filmdata import ViewerTables, columns, state_table, step_table, text_table
 from agentgym.site.rendering import data_script
 
 DATA = "data"
-"""Folder of a site that holds what its scripts load."""
+"""Folder of a site for the data of its scripts."""
 
 KEY_DIGITS = 12
 
 PACK_SIZE = 400_000
-"""Characters at which a script file of films is full, roughly, and before it is deflated."""
+"""Approximate size of a script file of films, in characters before compression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class EpisodeSummary:
     """A line of the viewer's list of episodes."""
 
     number: int
-    """Names it within its run: of its line in ``episodes.jsonl``, from 1."""
+    """Number of the episode's line in ``episodes.jsonl``, from 1."""
     label: str
-    """Of the environment."""
+    """Label of the environment."""
     task_id: str
     task_type: str
     rollout: int
@@ -56,16 +56,35 @@ class EpisodeSummary:
     episode_return: float
     length: int
     invalid: int
-    """Rejected actions."""
+    """Number of rejected actions."""
     end_reason: str
     differs_at: int | None
-    """The step at which the replay departs from the record, 0 for its beginning; None where it does not."""
+    """Step at which the replay differs from the record, 0 for its beginning; None where both are equal."""
     iteration: int = 0
-    """Of a training run; 0 elsewhere."""
-    group: int = 0
-    """Of that iteration."""
+    """Iteration of a training run; 0 elsewhere."""
+    group: str = ""
+    """Name of the group in that iteration."""
     pack: int = 0
-    """Number of the script file that holds its film, from 1; 0 for one that is only listed."""
+    """Number of the script file with its film, from 1; 0 without a film."""
+
+    @classmethod
+    def of(cls, episode: EvalSample, number: int, differs_at: int | None = None, **place: Any) -> Self:
+        """Take it from a record; ``place``: the last three fields."""
+        return cls(
+            number=number,
+            label=episode.env,
+            task_id=episode.task_id,
+            task_type=episode.task_type,
+            rollout=episode.rollout,
+            won=episode.won,
+            score=episode.score,
+            episode_return=episode.episode_return,
+            length=episode.length,
+            invalid=episode.invalid_count,
+            end_reason=episode.end_reason.replace("_", " "),
+            differs_at=differs_at,
+            **place,
+        )
 
     @property
     def row(self) -> list[Any]:
@@ -77,15 +96,15 @@ COLUMNS = EpisodeSummary.__match_args__
 
 
 @dataclass(frozen=True, slots=True)
-class RunFilms:
+class RunViewerData:
     """Written films of a run."""
 
     key: str
-    """Names it in addresses: the first digits of its request id."""
+    """Key of the run in addresses: the first digits of its request id."""
     title: str
-    """Who played."""
+    """Name of the agent."""
     suite: str
-    """What was played: a suite's name, or the environment of a training run."""
+    """Suite of a run, or environment of a training run."""
     kind: str
     """``run`` or ``training``."""
     episodes: tuple[EpisodeSummary, ...]
@@ -109,7 +128,7 @@ def write_run(
     key: str = "",
     most: int | None = None,
     allow: Collection[str] = (),
-) -> RunFilms:
+) -> RunViewerData:
     """Play all episodes of a run again and write the frames: ``data/KEY/`` in the folder of a site.
 
     ``key``: by default the first digits of its request id; ``most``: films of each environment, the first by
@@ -118,18 +137,18 @@ def write_run(
     """
     log = run.log
     with only_trusted(allow), ExitStack() as stack:
-        numbered, theatre = _numbered(run.samples), Theatre(run, stack)
+        numbered, player = _numbered(run.samples), EpisodePlayer(run, stack)
         key = key or log.request_id[:KEY_DIGITS]
-        packs = FilmPacks(out, key)
+        packs = ViewerPacks(out, key)
         found = {}
         shown = _first(numbered, most)
         for number, episode in sorted(numbered, key=lambda item: item[1].key):
-            summary = _summary(episode, number, None)
+            summary = EpisodeSummary.of(episode, number)
             if number in shown:
-                film, summary = theatre.film(episode, number, packs.tables)
+                film, summary = player.film(episode, number, packs.tables)
                 summary = replace(summary, pack=packs.add(number, film))
             found[number] = summary
-        films = RunFilms(
+        films = RunViewerData(
             key,
             log.agent.display_name,
             log.suite.name,
@@ -140,20 +159,20 @@ def write_run(
     return films
 
 
-def write_index(out: Path, runs: Collection[RunFilms]) -> None:
+def write_index(out: Path, runs: Collection[RunViewerData]) -> None:
     """Write the list of runs that the viewer offers, in the order of suites and names."""
     ordered = sorted(runs, key=lambda run: (run.kind, run.suite, run.title, run.key))
     make_folder(out / DATA)
     replace_file(out / DATA / "runs.js", data_script("runs", [run.as_json for run in ordered]))
 
 
-class FilmPacks:
+class ViewerPacks:
     """Writes a run's films into numbered script files, ``data/KEY/NUMBER.js`` in the folder of a site."""
 
     def __init__(self, out: Path, key: str):
         """Begin the first file of the run that ``key`` names."""
         self._place, self._key = out / DATA / key, key
-        self._redact = lru_cache(1 << 16)(Redactor().redact)  # a run's episodes have most texts in common
+        self._redact = lru_cache(1 << 16)(Redactor().redact)  # a run's episodes share most texts
         self._number = 0
         make_folder(self._place)
         self._begin()
@@ -161,8 +180,8 @@ class FilmPacks:
     def _begin(self) -> None:
         self._number += 1
         self._films: dict[int, Mapping[str, Any]] = {}
-        self.tables = FilmTables(self._redact)
-        """Of the file that the next film goes to."""
+        self.tables = ViewerTables(self._redact)
+        """Tables of the script file for the next film."""
 
     def add(self, number: int, film: Mapping[str, Any]) -> int:
         """Add an episode whose texts are in `tables`; return the number of its file."""
@@ -175,7 +194,7 @@ class FilmPacks:
             self._begin()
         return pack
 
-    def close(self, films: RunFilms) -> None:
+    def close(self, films: RunViewerData) -> None:
         """Write the last file, and the list of the run's episodes."""
         if self._films:
             self._write_pack()
@@ -185,11 +204,11 @@ class FilmPacks:
         (self._place / "episodes.js").write_text(script, encoding="ascii")
 
     def _write_pack(self) -> None:
-        script = film_script(self._key, self._number, self._films, self.tables)
+        script = viewer_script(self._key, self._number, self._films, self.tables)
         (self._place / f"{self._number}.js").write_text(script, encoding="ascii")
 
 
-def film_script(key: str, pack: int, films: Mapping[int, Mapping[str, Any]], tables: FilmTables) -> str:
+def viewer_script(key: str, pack: int, films: Mapping[int, Mapping[str, Any]], tables: ViewerTables) -> str:
     """Return a script that hands over films, by number, and their tables: JSON, deflated, in base 64."""
     packed = {"films": films, **tables.as_json}
     text = json.dumps(packed, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -213,60 +232,40 @@ def _first(numbered: list[tuple[int, EvalSample]], most: int | None) -> set[int]
     return chosen
 
 
-class Theatre:
+class EpisodePlayer:
     """Player of a run's episodes: its environments, answers and transcripts."""
 
     def __init__(self, run: StoredRun, stack: ExitStack):
         """Prepare to play a run, with the answers that it recorded."""
-        self.games = ReplayGames((found.env for found in run.log.envs), run.answers, stack)
+        envs = [found.env for found in run.log.envs]
+        self.games = ReplayGames(envs, run.answers, stack, run.log.state_schemas)
         self._transcripts = run.transcripts()
 
     def film(
-        self, episode: EvalSample, number: int, tables: FilmTables
+        self, episode: EvalSample, number: int, tables: ViewerTables
     ) -> tuple[dict[str, Any], EpisodeSummary]:
         """Play an episode; return its film as JSON, whose texts are in the tables, and its summary."""
         game, env = self.games.of(episode.env)
-        reel = EpisodeView(tables, game)
-        differs: int | None = None
-        why = ""
-        played = frames(game, env, episode.task_id, episode.seed, episode.rollout, episode.actions)
-        try:
-            for turn, frame in enumerate(played):
-                if (frame.link,) != episode.hash_chain[turn : turn + 1]:
-                    differs, why = turn, "the replay comes to another state or reward than the record"
-                    break
-                reel.add(frame)
-            else:
-                if len(reel.states) <= len(episode.actions):
-                    differs, why = len(reel.states), "the replay ends before the recorded actions do"
-        except UnansweredError as error:
-            differs, why = len(reel.states), str(error)
-        reel.cut(episode.actions, differs, why)
+        view = EpisodeView(tables, game)
+        view.play(ReplayedFrames(frames(game, env, episode), episode.hash_chain), episode.actions)
         transcript = self._transcripts.get(episode.transcript)
         if transcript is not None:
-            _add_said(reel, transcript)
-        summary = _summary(episode, number, differs)
-        head = {
-            **dict(zip(COLUMNS, summary.row, strict=True)),
-            "env": env.id,
-            "seed": episode.seed,
-            "progress": episode.progress,
-            "measures": dict(episode.measures),
-            "tokens": [episode.prompt_tokens, episode.completion_tokens],
-            "cost": episode.cost,
-            "why": why,
-        }
-        return reel.film(head), summary
+            _add_text(view, transcript)
+        summary = EpisodeSummary.of(episode, number, view.differs_at)
+        tokens = [episode.prompt_tokens, episode.completion_tokens]
+        return view.film(summary, env, tokens=tokens, measures=dict(episode.measures)), summary
 
 
 class EpisodeView:
-    """The states of one episode as they are added, and what was done in each."""
+    """The states of one episode, and the action in each."""
 
-    def __init__(self, tables: FilmTables, game: AgentEnv[Any]):
+    def __init__(self, tables: ViewerTables, game: AgentEnv[Any]):
         """Begin an episode; ``game`` plays it."""
         self.tables = tables
         self.states: list[dict[str, Any]] = []
         self.steps: list[dict[str, Any]] = []
+        self.differs_at: int | None = None
+        self.why = ""
         self._game = game
         self._history: list[Step] = []
         named = game.suite_spec.drawing
@@ -297,43 +296,30 @@ class EpisodeView:
             number = self.tables.numbers[name] = self.tables.node(drawing.draw(self._game, self._history))
         return number
 
-    def cut(self, actions: tuple[str, ...], at: int | None, why: str) -> None:
-        """Add the recorded action at which a replay departs: its outcome is not known."""
-        if at is not None and 0 < at <= len(actions):
-            self.steps.append({"action": self.tables.text(actions[at - 1]), "differs": why})
+    def play(self, played: ReplayedFrames, actions: tuple[str, ...]) -> None:
+        """Add the states of a replay, and the recorded action at which it departs, without an outcome."""
+        for frame in played:
+            self.add(frame)
+        self.differs_at, self.why = played.differs_at, played.why
+        if self.differs_at is not None and 0 < self.differs_at <= len(actions):
+            self.steps.append({"action": self.tables.text(actions[self.differs_at - 1]), "differs": self.why})
 
-    def film(self, head: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the episode as JSON; ``head`` holds the fields of all of it."""
+    def film(self, summary: EpisodeSummary, env: PlayedEnv, **head: Any) -> dict[str, Any]:
+        """Return the episode as JSON; ``head``: its ``tokens`` and ``measures``."""
+        head |= {**dict(zip(COLUMNS, summary.row, strict=True)), "env": env.id, "why": self.why}
         texts = {name: self.tables.text(head[name]) for name in _TEXTS}
         return {**head, **texts, "states": columns(self.states), "steps": columns(self.steps)}
 
 
 _TEXTS = ("label", "task_id", "task_type", "end_reason", "env", "why")
-"""Parts of a film's head that are stored among its texts."""
+"""Parts of a film's head whose texts are stored in the film's table of texts."""
 
 
-def _add_said(reel: EpisodeView, transcript: TranscriptRecord) -> None:
+def _add_text(view: EpisodeView, transcript: TranscriptRecord) -> None:
     """Add the model's messages; unplayed ones get a step of their own."""
     for number in range(len(transcript.steps)):
-        texts = said_table(reel.tables, transcript, number)
-        if number < len(reel.steps):
-            reel.steps[number].update(texts)
-        elif number == len(reel.steps) == len(reel.states) - 1:
-            reel.steps.append(texts)
-
-
-def _summary(episode: EvalSample, number: int, differs: int | None) -> EpisodeSummary:
-    return EpisodeSummary(
-        number=number,
-        label=episode.env,
-        task_id=episode.task_id,
-        task_type=episode.task_type,
-        rollout=episode.rollout,
-        won=episode.won,
-        score=episode.score,
-        episode_return=episode.episode_return,
-        length=episode.length,
-        invalid=episode.invalid_count,
-        end_reason=episode.end_reason.replace("_", " "),
-        differs_at=differs,
-    )
+        texts = text_table(view.tables, transcript, number)
+        if number < len(view.steps):
+            view.steps[number].update(texts)
+        elif number == len(view.steps) == len(view.states) - 1:
+            view.steps.append(texts)

@@ -1,13 +1,6 @@
-"""Training language models as agents: engines that sample, learners that update, and the loop of both.
+"""Training language models as agents: collecting episodes, learners that update, and the loop of both.
 
 Everything below this package needs the extra ``train``; importing it without says so.
 """
 
-from importlib.util import find_spec
-
-from agentgym.errors import MissingPackageError
-from agentgym.io.optional import install_command
-
-for _package in ("torch", "transformers", "tokenizers", "safetensors", "peft"):
-    if find_spec(_package) is None:
-        raise MissingPackageError(f"{_package} is not installed: {install_command('train')}")
+import agentgym.inference  # noqa: F401 (says which package of the extra is missing)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Annotated, Any, Literal, TypeAlias
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 from agentgym.algos.algorithm import Algorithm
-from agentgym.algos.filters import ACCURACY, FilterOn
 from agentgym.algos.objective import Objective
 from agentgym.algos.options import advantage_options, bind_options
 from agentgym.algos.table import find_algorithm, trainable
 from agentgym.core.arrays import Floats
 from agentgym.core.options import (
-    Bounds,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
@@ -22,110 +20,20 @@ from agentgym.core.options import (
     check_options,
 )
 from agentgym.errors import UsageError, nearest
+from agentgym.inference.policy.open import default_prompting
 from agentgym.io.records import parse
 from agentgym.prompts.settings import Prompting, with_words_of
 from agentgym.registration import suite_spec
-from agentgym.training.curriculum import CurriculumConfig
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.collect.curriculum import CurriculumConfig
+from agentgym.training.collect.mixed_environment import MixedEnvironment, check_mix
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
-from agentgym.training.mixed_environment import MixedEnvironment, check_mix
-from agentgym.training.policy.open import default_prompting
 
 Decay: TypeAlias = Literal["constant", "linear", "cosine"]
-"""How learning rates fall over a run: not at all, or to 0 along a line or half a cosine."""
+"""Decay of learning rates over a run: none, or to 0 along a line or half a cosine."""
 
-
-EngineName: TypeAlias = Literal["auto", "hf", "vllm", "server"]
 
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolloutConfig:
-    """Rollout settings of an iteration."""
-
-    tasks: PositiveInt = 16
-    """Groups that an iteration trains on, one task each."""
-    group_size: PositiveInt = 8
-    """Episodes per group."""
-    num_envs: NonNegativeInt = 0
-    """Episodes played side by side; 0 chooses: 128 on a CPU, all of an iteration's on a GPU. No more than
-    ``(max_staleness + 1) * tasks * group_size`` are played at a time."""
-    max_staleness: NonNegativeInt = 0
-    """How many updates old the oldest step of a group may be that is trained on. 0: all episodes of an
-    iteration are over before its update. 1 or more: those still running continue with the new weights."""
-    overlap: bool = True
-    """Whether a thread plays on while weights are updated, where ``max_staleness`` allows it. It is not
-    repeatable which weights sample what; without it runs are."""
-    cuda_stream: bool = False
-    """Whether the thread that plays on has a CUDA stream of its own, so that one GPU samples while it learns.
-    It has never run on a GPU."""
-    asynchronous: bool = False
-    """Whether each episode goes on as soon as its own response is there, instead of all turn by turn. Where
-    responses differ in length this takes fewer decoding steps, of fewer rows; the tokens are the same, the
-    log-probabilities to rounding. Off, since on a CPU it is slower and on a GPU it has not been measured."""
-    updates_in_flight: bool = False
-    """Whether new weights come in the middle of responses, which say of each token what drew it, instead of
-    once all that are being drawn are over. Needs ``asynchronous``, ``overlap`` and ``max_staleness``."""
-    attempts: PositiveInt = 1
-    """Rounds played at most until enough groups vary (dynamic sampling); 1 keeps every group."""
-    filter_on: FilterOn = "return"
-    """What must differ within a group for it to be kept, where there are several attempts."""
-    accuracy: tuple[float, float] = ACCURACY
-    """Least and greatest share of successes of a group that is kept, where ``filter_on`` is "accuracy"."""
-    pool: str = ""
-    """Folder of a data pool (`agentgym.rollout.datapool`) whose groups are trained on instead of playing:
-    ``tasks`` of them an update, whatever their sizes, with no token older than ``max_staleness`` updates."""
-    pool_patience: NonNegativeFloat = 600.0
-    """Seconds after its last episode for which an incomplete group of the pool holds up those after it."""
-    engine: EngineName = "auto"
-    """What samples, in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is vLLM
-    where it is installed beside a GPU and the model is not small; else "hf".
-    "server": the ``vllm serve`` processes of ``servers``, wherever they run."""
-    servers: tuple[str, ...] = ()
-    """Their addresses, ``http://host:port``; each has as many devices as it was started with."""
-    devices: str = ""
-    """CUDA devices of this machine that the run starts ``vllm serve`` on, such as ``6,7``: as many engines as
-    fit, each on ``vllm_options.tensor_parallel_size`` of them."""
-    weight_transfer: Literal["files", "nccl"] = "files"
-    """How servers get weights: by files in ``weights_folder``, or by vLLM's own broadcast, which needs vLLM
-    beside the learner, too, and servers that were started with ``--weight-transfer-config`` for it."""
-    weights_folder: str = ""
-    """A folder that learner and servers have under one path; empty for one of this machine's temporary."""
-    vllm_memory: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.4
-    """Share of a device's memory that vLLM takes, on a CPU of the main memory; the learner needs the rest."""
-
-    vllm_options: Mapping[str, Any] = field(default_factory=dict)
-    """More arguments of ``vllm.LLM`` by name, such as ``max_num_seqs``, but for those that follow from other
-    settings."""
-    vllm_seeds: bool = True
-    """Whether each request of vLLM draws by a seed of its own, a row at a time on a GPU. Without, all rows of
-    a step are drawn at once, and what is sampled depends on what else is: a seed no longer decides a run."""
-    vllm_sleep: Literal[0, 1, 2] = 0
-    """What vLLM gives back during updates: 0 nothing, 1 its cache, its weights waiting in main memory, 2
-    both."""
-
-    @property
-    def plays_ahead(self) -> bool:
-        """Whether episodes are played while weights are updated."""
-        return self.max_staleness > 0 and self.overlap and not self.pool
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        check_fields(self)
-        if self.engine != "server" and (self.servers or self.devices or self.weight_transfer == "nccl"):
-            raise UsageError("rollout.servers, devices and weight_transfer=nccl need rollout.engine=server")
-        if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
-            raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
-        if self.asynchronous and self.max_staleness > 0 and not self.overlap:
-            raise UsageError(
-                "asynchronous episodes go on during updates: set overlap, or max_staleness to 0, or leave "
-                "out asynchronous"
-            )
-        if self.updates_in_flight and not (self.asynchronous and self.overlap and self.max_staleness > 0):
-            raise UsageError(
-                "updates_in_flight changes weights under episodes that go on by themselves: set "
-                "asynchronous, overlap and a max_staleness of at least 1, too"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,16 +43,16 @@ class EvaluationConfig:
     every: NonNegativeInt = 10
     """Iterations between evaluations, besides those before the first and after the last one; 0 for none."""
     split: str | tuple[str, ...] = "valid"
-    """One, or several side by side; the first is the one that plain numbers of an evaluation are of."""
+    """Split, or several evaluated side by side; the first one gives the plain numbers of an evaluation."""
     tasks: PositiveInt = 64
-    """Each split's first ones, each played once."""
+    """Number of tasks of each split, its first ones, each played once."""
     temperature: NonNegativeFloat = 0.4
     seed: NonNegativeInt = 0
     keep_best: str = ""
-    """The measure of evaluations whose best checkpoint is kept beside the newest ones: ``success`` or
-    ``score`` of the first split, ``splits/NAME/success``, ``types/NAME/success`` and so on; "" for none."""
+    """Measure of evaluations whose best checkpoint is kept beside the newest ones: ``success`` or ``score``
+    of the first split, ``splits/NAME/success``, ``types/NAME/success`` and so on; "" for none."""
     early_stopping: NonNegativeInt = 0
-    """Evaluations in a row that are not better by ``keep_best`` after which a run ends; 0 for any number."""
+    """Evaluations in a row without improvement of ``keep_best`` after which a run ends; 0 for no limit."""
 
     def __post_init__(self) -> None:
         """Check numbers and names."""
@@ -164,8 +72,15 @@ class EvaluationConfig:
         return (self.split,) if isinstance(self.split, str) else self.split
 
 
+class _WithSpec:
+    """Room for the record of an algorithm that was found once; no setting, so no field."""
+
+    __slots__ = ("_spec",)
+    _spec: Algorithm
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(_WithSpec):
     """Everything that decides a run.
 
     Example:
@@ -178,65 +93,62 @@ class TrainConfig:
     """
 
     algorithm: str
-    """As `agentgym.algos.table.find_algorithm` takes it: a built-in name, an entry point's, or
+    """Algorithm, as `agentgym.algos.table.find_algorithm` takes it: a built-in name, an entry point's, or
     ``module:attribute``."""
     env_id: str
     env_options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the environment's constructor, without the split."""
+    """Options of the environment's constructor, without the split."""
     split: str = "train"
     model: str = "tiny"
-    """``tiny``, ``tiny-FAMILY``, either with ``:SIZE``; the path of a model directory; or ``OWNER/NAME`` of
-    the Hugging Face hub, with ``@REVISION`` or without."""
+    """Initial model: ``tiny``, ``tiny-FAMILY``, either with ``:SIZE``; the path of a model directory; or
+    ``OWNER/NAME`` of the Hugging Face hub, with ``@REVISION`` or without."""
     device: Device = "auto"
-    """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
+    """Device of the learner: ``cpu``, or ``cuda``, one per process; ``auto`` is ``cuda`` where possible."""
     devices: str = ""
-    """CUDA devices of this machine that learn, such as ``0-5``, one for each process, where
-    ``rollout.devices`` sample; empty for as many as there are processes."""
+    """CUDA devices of this machine for learning, such as ``0-5``, one for each process, where
+    ``rollout.devices`` sample; empty for one per process."""
     threads: PositiveInt = 1
-    """Of a process on a CPU; on a GPU under ``learner.offload`` as many as its cores at least. On a machine
-    that others use too, several wait for each other: an iteration of .6 seconds has been seen to take 27."""
+    """Threads of a process on a CPU; on a GPU with ``learner.offload`` at least as many as its cores. On a
+    busy machine several threads wait for each other: an iteration of 0.6 seconds has taken 27."""
     seed: NonNegativeInt = 0
-    """Decides random weights, the order of tasks, episodes, sampling and mini-batches."""
+    """Seed of random weights, the order of tasks, episodes, sampling and mini-batches."""
     iterations: PositiveInt = 100
     algorithm_options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the algorithm's advantage and of its stages, those of `agentgym.algos.compat.Compat` among
-    them, by name; the defaults are the paper's."""
+    """Options of the algorithm's advantage and of its stages by name, including those of
+    `agentgym.algos.compat.Compat`; the defaults are the paper's."""
     objective: Objective | None = None
-    """None for the algorithm's own."""
+    """Objective of the update; None for the algorithm's own."""
     encoder: str = ""
-    """What embeds observations for ``algorithm_options.match = "embedding"``: ``policy`` (its own hidden
-    state), or as `agentgym.retrieval.encoders.open_encoder` takes it."""
-    rollout: RolloutConfig = RolloutConfig()
+    """Encoder of observations for ``algorithm_options.match = "embedding"``: ``policy`` (its own hidden
+    state), or an argument of `agentgym.retrieval.encoders.open_encoder`."""
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
     curriculum: CurriculumConfig | None = None
-    """None for tasks of all difficulties from the start."""
+    """Curriculum of tasks; None for tasks of all difficulties from the start."""
     mix: tuple[MixedEnvironment, ...] = ()
     """Further environments that are played and trained on in the same iterations."""
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     reward_model: RewardModelConfig | None = None
-    """Of algorithms that train one beside the policy; None for its defaults there."""
+    """Reward model of algorithms that train one beside the policy; None for its defaults there."""
     prompting: Prompting | None = None
-    """None for what suits the model and the environment."""
+    """Form of prompts; None for the default of model and environment."""
     evaluation: EvaluationConfig = EvaluationConfig()
     warmup: NonNegativeInt = 0
     """Iterations over which learning rates rise from 0."""
     decay: Decay = "constant"
     patience: PositiveInt = 10
-    """Iterations in a row without anything to learn from after which a run ends."""
+    """Iterations in a row without a learning signal after which a run ends."""
     checkpoint_every: NonNegativeInt = 20
-    """Iterations from one checkpoint to the next; there is one after the last. 0: that one only."""
+    """Iterations between checkpoints, besides the one after the last; 0 for that one only."""
     keep: PositiveInt = 2
-    """How many checkpoints stay."""
+    """Number of checkpoints to keep."""
     keep_rollouts: NonNegativeInt = 0
-    """Iterations from one whose rollouts are kept under ``rollouts`` to the next; 0 keeps none."""
+    """Iterations between those whose rollouts are stored under ``rollouts``; 0 stores none."""
 
     def __post_init__(self) -> None:
-        """Check names and numbers.
-
-        Raises:
-            UsageError: names the setting, or the algorithm that cannot be trained.
-        """
+        """Check names and numbers; the error names the setting, or the algorithm that cannot be trained."""
         check_fields(self)
         spec = trainable(self.algorithm)
+        object.__setattr__(self, "_spec", spec)
         check_options(self.algorithm_options, spec.options, f"algorithm_options of {self.algorithm}: ")
         alone = self.rollout.group_size == 1 and self.algorithm_options.get("singleton") != "raw"
         if alone and spec.baseline == "group" and not spec.snapshot:
@@ -276,7 +188,9 @@ class TrainConfig:
     @property
     def spec(self) -> Algorithm:
         """The record of the algorithm."""
-        return find_algorithm(self.algorithm)
+        if not hasattr(self, "_spec"):  # another process has sent this copy
+            object.__setattr__(self, "_spec", find_algorithm(self.algorithm))
+        return self._spec
 
     @property
     def advantage(self) -> Callable[..., Floats]:
@@ -303,7 +217,7 @@ class TrainConfig:
     @property
     def reward_settings(self) -> RewardModelConfig:
         """The reward model's; by default it learns from returns, or from wins where outcomes are 0 or 1."""
-        return self.reward_model or RewardModelConfig(outcome="won" if self.spec.binary else "return")
+        return self.reward_model or _reward_settings(self.spec)
 
     @property
     def stage_options(self) -> Any:
@@ -342,14 +256,19 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
     ``changes``: by dotted name, such as ``rollout.group_size`` or ``algorithm_options.gamma``, with values as
     TOML gives them.
     """
-    table = config_to_json(config)
+    return config_from_json(_changed(config_to_json(config), changes))
+
+
+def _changed(table: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Change settings in the table of a configuration, and return it; values are checked when it is read."""
+    before = dict(table)  # parts that are spelled out follow from the model and the algorithm as they were
     for name, value in changes.items():
         *path, last = name.split(".")
         inner: Any = table
         for depth, key in enumerate(path):
             _known(key, inner, name)
             if inner[key] is None and depth == 0:
-                inner[key] = _spelled_out(config, key)
+                inner[key] = _spelled_out(before, key)
             if not isinstance(inner[key], dict):
                 raise UsageError(f"setting {name!r}: {key} has no parts; set {'.'.join(path[: depth + 1])}")
             inner = inner[key]
@@ -359,7 +278,7 @@ def override(config: TrainConfig, changes: Mapping[str, Any]) -> TrainConfig:
     if table["prompting"] is not None:
         given = [name.removeprefix("prompting.") for name in changes]
         table["prompting"] = with_words_of(given, table["prompting"])
-    return config_from_json(table)
+    return table
 
 
 _TABLES = (
@@ -371,14 +290,18 @@ _TABLES = (
 """Parts whose settings may have any name."""
 
 
-def _spelled_out(config: TrainConfig, part: str) -> dict[str, Any]:
-    """Return a part of a configuration that its None stands for."""
-    if part == "curriculum":  # None is for no stages: its settings are those of none, until the first is set
+def _spelled_out(table: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Return the part of a configuration that None is short for."""
+    if part == "curriculum":  # no stages: setting one value begins with empty ones
         return {entry.name: entry.default for entry in fields(CurriculumConfig)}
-    if part == "reward_model":
-        return asdict(config.reward_settings)
-    whole = config.loss if part == "objective" else default_prompting(config.model, config.env_id)
-    return asdict(whole)
+    if part == "prompting":
+        return asdict(default_prompting(table["model"], table["env_id"]))
+    spec = find_algorithm(table["algorithm"])
+    return asdict(spec.objective if part == "objective" else _reward_settings(spec))
+
+
+def _reward_settings(spec: Algorithm) -> RewardModelConfig:
+    return RewardModelConfig(outcome="won" if spec.binary else "return")
 
 
 def _known(key: str, table: Mapping[str, Any], name: str) -> None:
@@ -398,6 +321,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _defaults() -> dict[str, Any]:
+    """Return the settings that have defaults, as JSON."""
+    return {
+        entry.name: _plain(entry.default if entry.default_factory is MISSING else entry.default_factory())
+        for entry in fields(TrainConfig)
+        if entry.default is not MISSING or entry.default_factory is not MISSING
+    }
 
 
 def config_from_json(table: Mapping[str, Any], where: str = "the configuration") -> TrainConfig:
@@ -437,31 +369,34 @@ class Preset:
 
     settings: Settings = field(default_factory=dict)
     by_algorithm: Mapping[str, Settings] = field(default_factory=dict)
-    """What an algorithm needs on every environment; overrides the others."""
+    """Settings that an algorithm needs on every environment; they override the others."""
     tiny: bool = False
     """Whether the suite's own settings for tiny models are added,
     `agentgym.core.suite_spec.SuiteSpec.tiny`."""
 
-    def config(self, algorithm: str, env_id: str, **changes: Any) -> TrainConfig:
-        """Return the configuration of a run; ``changes`` are fields of it, such as ``model`` and ``seed``."""
-        plain = TrainConfig(algorithm=algorithm, env_id=env_id, **changes)
+    def config(
+        self, algorithm: str, env_id: str, changes: Mapping[str, Any] | None = None, **whole: Any
+    ) -> TrainConfig:
+        """Return the configuration of a run; ``changes`` are as `override` takes them."""
+        spec = find_algorithm(algorithm)
         own = suite_spec(env_id).tiny if self.tiny else {}
         settings = {**self.settings, **own, **self.by_algorithm.get(algorithm, {})}
-        if not plain.spec.reward_model:
+        if not spec.reward_model:
             settings = {key: value for key, value in settings.items() if not key.startswith("reward_model.")}
-        return override(plain, settings)
+        table = _defaults() | _plain({"algorithm": algorithm, "env_id": env_id, **whole})
+        return config_from_json(_changed(_changed(table, settings), changes or {}))
 
 
 PLAIN = Preset()
-"""Nothing but defaults."""
+"""Preset without settings: every default stays."""
 
 TINY = Preset(
     {
         "iterations": 100,
         "learner.learning_rate": 2e-3,
-        # without it random weights stop exploring before they have won often enough to learn from it
+        # random weights otherwise stop exploring before they have won often enough to learn from it
         "learner.entropy_coefficient": 0.03,
-        # of PRIME: random weights hardly win two episodes of ten
+        # PRIME's bounds: random weights win hardly two episodes in ten
         "rollout.accuracy": [0.01, 0.99],
         "learner.critic_learning_rate": 3e-3,
         "reward_model.learning_rate": 3e-3,
@@ -471,7 +406,7 @@ TINY = Preset(
         "evaluation.every": 10,
     },
     by_algorithm={
-        # its iterations are short, and its score tells apart only states that earlier trees of a task passed;
+        # its iterations are short, and its score differs only between states that earlier trees visited;
         # the published constants give up every state before random weights have won once
         "spo3": {
             "iterations": 200,
@@ -486,4 +421,4 @@ TINY = Preset(
     },
     tiny=True,
 )
-"""For `agentgym.training.models.tiny` models on a laptop: fast steps, no reference, the smallest boards."""
+"""Preset for `agentgym.inference.models.tiny` on a laptop: fast steps, no reference, the smallest boards."""

@@ -19,11 +19,11 @@ import numpy as np
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import find_algorithm
 from agentgym.algos.tokens import Batch
+from agentgym.inference.engines.sync_check import HALF_TOLERANCE, TOLERANCE
 from agentgym.io.provenance import here_and_now
 from agentgym.training.config import ResolvedConfig, TrainConfig, override
-from agentgym.training.engines.sync_check import HALF_TOLERANCE, TOLERANCE
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
+from agentgym.training.learner.update import Learner
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.memory import ModelSize, plan_memory
 from agentgym.training.machine.resources import Machine, described, model_size, resolve
@@ -37,10 +37,10 @@ PATHS: Mapping[str, str] = {
     "policy, critic of tokens": "ppo",
     "policy, reward model": "istar",
 }
-"""Learner paths, and an algorithm that takes each."""
+"""Learner paths, each with an algorithm that uses it."""
 
 GRADIENT_TOLERANCE = 0.25
-"""Largest relative difference of a gradient's length in bfloat16 to that in float32."""
+"""Largest relative difference between a gradient's norm in bfloat16 and in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ def examine(
     group_size: int = 8,
     report: Callable[[CheckResult], None] = lambda _: None,
 ) -> DoctorReport:
-    """Run every check; ``report`` is called with each result.
+    """Run every check and ``report`` each result; ``model`` is ``tiny:SIZE`` or a model directory.
 
-    ``model``: ``tiny:SIZE`` or a model directory; ``tasks`` and ``group_size`` are an iteration's.
+    ``tasks`` and ``group_size`` are an iteration's.
     """
     machine = Machine.here(device)
     config = _config("grpo", model, device, tasks, group_size)

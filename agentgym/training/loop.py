@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -23,8 +23,23 @@ from agentgym.core.stopwatch import Stopwatch, measured, stage
 from agentgym.history.metrics import Evaluated, IterationMetrics
 from agentgym.history.rollouts import drop_rollouts, write_rollouts
 from agentgym.history.trend import Trend
-from agentgym.training.best import BestEvaluation
-from agentgym.training.checkpoint import (
+from agentgym.inference.models.reward_model_file import REWARD_MODEL
+from agentgym.inference.policy.saved import SavedAgent, Training, write_agent
+from agentgym.training.collect.pooled import StoppedWaiting
+from agentgym.training.collect.rollout_batch import Collected, Diagnostics
+from agentgym.training.collect.rollout_journal import FOLDER as JOURNAL
+from agentgym.training.collect.rollout_journal import RolloutJournal
+from agentgym.training.config import config_to_json
+from agentgym.training.learner.encoders import with_embeddings
+from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
+from agentgym.training.learner.update import DivergenceError, UpdateMetrics
+from agentgym.training.machine.resources import Machine
+from agentgym.training.setup import TrainingSetup
+from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
+from agentgym.training.stages.kept_rollouts import kept_episodes
+from agentgym.training.stages.mix import MixedCollector, MixedScorer
+from agentgym.training.track.best import BestEvaluation
+from agentgym.training.track.checkpoint import (
     FOLDER,
     SHARDS,
     checkpoint_name,
@@ -33,8 +48,7 @@ from agentgym.training.checkpoint import (
     save_checkpoint,
     taking_over,
 )
-from agentgym.training.config import config_to_json
-from agentgym.training.iteration_stats import (
+from agentgym.training.track.iteration_stats import (
     StageClock,
     describe_update,
     mean,
@@ -42,28 +56,14 @@ from agentgym.training.iteration_stats import (
     response_lengths,
     utilisation,
 )
-from agentgym.training.kept_rollouts import kept_episodes
-from agentgym.training.learner.learner import DivergenceError, UpdateMetrics
-from agentgym.training.learner.packing import sampled_log_probs, stale_tokens, step_rows
-from agentgym.training.machine.resources import Machine
-from agentgym.training.mix import MixedCollector, MixedScorer
-from agentgym.training.models.reward_model_file import REWARD_MODEL
-from agentgym.training.policy.encoders import with_embeddings
-from agentgym.training.policy.saved import SavedAgent, Training, write_agent
-from agentgym.training.pooled import StoppedWaiting
-from agentgym.training.rollout_batch import Collected, Diagnostics
-from agentgym.training.rollout_journal import FOLDER as JOURNAL
-from agentgym.training.rollout_journal import RolloutJournal
-from agentgym.training.setup import TrainingSetup
-from agentgym.training.spending import RunSpending
-from agentgym.training.stages import RolloutBatch, Scorer, Scores, stages_of
+from agentgym.training.track.spending import RunSpending
 
 if TYPE_CHECKING:
     from agentgym.history.log import Log
 
 End: TypeAlias = Literal["finished", "solved", "no signal", "stopped early", "interrupted"]
-"""Why a run ended: all iterations or batches are done; every episode is won; there is nothing to learn from;
-evaluations are no longer better; or the caller asked for it."""
+"""Reason why a run ended: all iterations or batches are done; every episode is won; no group has a signal;
+evaluations no longer improve; or the caller interrupted it."""
 
 _NO_UPDATE = UpdateMetrics(
     loss=0.0,
@@ -78,10 +78,10 @@ _NO_UPDATE = UpdateMetrics(
     explained_variance=None,
     tokens=0,
 )
-"""Of an iteration without anything to train on."""
+"""Metrics of an iteration without an update."""
 
 _UPDATE = 2
-"""What a seed's stream is for, beside those of `agentgym.training.pool`."""
+"""Purpose of a random stream derived from the seed, beside those of `agentgym.training.collect.pool`."""
 
 
 @dataclass(slots=True)
@@ -92,11 +92,11 @@ class _Totals:
     episodes: int = 0
     env_steps: int = 0
     tokens: int = 0
-    """Sampled."""
+    """Number of sampled tokens."""
     idle: int = 0
-    """Iterations in a row that had nothing to learn from."""
+    """Iterations in a row without a learning signal."""
     over: bool = False
-    """Whether the collector has played all that it was to."""
+    """Whether the collector has finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +104,17 @@ class _Played:
     """Result and cost of an iteration's rollouts."""
 
     collected: Collected
-    """To be trained on and reported; the rest counts what was played."""
+    """Groups to train on and episodes to report; the other fields count all rollouts."""
     episodes: int
     steps: int
     tokens_in: int
     tokens_out: int
     recalled: int
-    """Steps that were not sampled again."""
+    """Steps recalled from the journal instead of sampled."""
     model_seconds: float
-    """In the policy, in a thread that plays on during updates too."""
+    """Seconds in the policy, including a thread that plays during updates."""
     waited_seconds: float
-    """Of these, while the update waited for episodes."""
+    """Seconds of these in which the update waited for episodes."""
 
 
 class Trainer:
@@ -122,7 +122,8 @@ class Trainer:
 
     Example:
         >>> import agentgym
-        >>> from agentgym.training.config import RolloutConfig, TrainConfig
+        >>> from agentgym.training.collect.config import RolloutConfig
+        >>> from agentgym.training.config import TrainConfig
         >>> from agentgym.training.machine.resources import resolve
         >>> config = TrainConfig(
         ...     algorithm="grpo", env_id="agentgym/EZPoints-v0", model="tiny:0.1m",
@@ -153,11 +154,12 @@ class Trainer:
         own = MixedScorer.open if setup.mixed else stages.scorer
         self.scorer = scorer or own(setup)
         self.minimiser = stages.minimiser(setup)
-        # may be others when resumed
-        settings = replace(setup.config, iterations=1, rollout=replace(setup.config.rollout, servers=()))
+        settings = config_to_json(setup.config)
+        # a resumed run may have other iterations and servers
+        settings |= {"iterations": 1, "rollout": settings["rollout"] | {"servers": []}}
         self.journal = RolloutJournal(
             folder / JOURNAL,
-            content_id((config_to_json(settings), setup.inputs())),
+            content_id((settings, setup.inputs())),
             staleness=setup.config.rollout.max_staleness,
             ranks=setup.ranks,
         )
@@ -165,16 +167,16 @@ class Trainer:
             meter.journal = self.journal
         self._totals = _Totals()
         self._metered = self._reading()
-        """What was counted up to the last look: a thread may play on between two of them."""
+        """Reading of the meters at the end of the last iteration; a thread may play on after it."""
         self.checkpoint: Path | None = None
         """The last one written, or resumed from."""
         self._lost = 0
         """Groups not trained on, up to the last iteration."""
         self._peak_flops = Machine.here(setup.ranks.device.type).peak_flops
         self.trend = Trend()
-        """Of the share of episodes that are won."""
+        """Trend of the share of episodes won."""
         self.best = BestEvaluation()
-        """By the measure whose best checkpoint is kept."""
+        """Best evaluation by the measure of ``keep_best``."""
 
     def run(self, log: Log | None = None, stop: Callable[[], bool] = lambda: False) -> End:
         """Train to the end.
@@ -194,7 +196,7 @@ class Trainer:
             self.close()
 
     def close(self) -> None:
-        """End what is being played ahead."""
+        """End the rollouts that are being played ahead."""
         self.collector.close()
         self.journal.close()
 
@@ -257,7 +259,7 @@ class Trainer:
         spending = RunSpending(
             self.folder, self.setup.ranks, episodes=totals.episodes, env_steps=totals.env_steps
         )
-        end: End = "stopped early" if self._stops_early() else "finished"  # as when it was stopped
+        end: End = "stopped early" if self._stops_early() else "finished"  # the end before the resumption
         while end == "finished" and totals.iteration < config.iterations and not totals.over:
             try:
                 metrics = self.iterate()
@@ -277,7 +279,7 @@ class Trainer:
                 end = "interrupted"
             last = end != "finished" or totals.iteration == config.iterations or totals.over
             if log is not None:
-                log.write(metrics)  # before the checkpoint, since a resumed run has all lines
+                log.write(metrics)  # the checkpoint follows, so that a resumed run lacks no line
             due = config.checkpoint_every and totals.iteration % config.checkpoint_every == 0
             if last or better or due:
                 self.save()
@@ -313,7 +315,7 @@ class Trainer:
         return RolloutBatch(steps, rows, log_probs, stale, iteration, collected.parts)
 
     def _use_of_devices(self, tokens: int, clock: StageClock) -> dict[str, Any]:
-        """Return the device metrics of an update of so many tokens."""
+        """Return the device metrics of an update of this many tokens."""
         setup, low = self.setup, self.setup.learner.config.dtype == "bfloat16"
         mfu = utilisation(
             setup.learner.parameters,
@@ -355,8 +357,8 @@ class Trainer:
         """Write an iteration's rollouts, where its turn has come."""
         every, iteration = self.config.keep_rollouts, self._totals.iteration
         if every and iteration % every == 0 and self.setup.ranks.is_first:
-            kept = kept_episodes(collected, rollouts, scores, iteration=iteration, version=version)
-            write_rollouts(self.folder, iteration, kept)
+            episodes = kept_episodes(collected, rollouts, scores, iteration=iteration, version=version)
+            write_rollouts(self.folder, iteration, episodes)
 
     def _signal(self, steps: StepBatch) -> bool:
         """Return whether outcomes differ where the algorithm compares them: in groups, or over the batch."""
@@ -388,7 +390,7 @@ class Trainer:
 
     @property
     def best_checkpoint(self) -> Path | None:
-        """The one of the best evaluation; None where none is kept."""
+        """Checkpoint of the best evaluation; None without one."""
         return self.folder / FOLDER / self.best.checkpoint if self.best.checkpoint else None
 
     @property
@@ -433,7 +435,7 @@ class Trainer:
         """Resume from the folder's last checkpoint; return its iteration.
 
         Raises:
-            UsageError: there is none, it is damaged, or it is of another algorithm, model or version.
+            UsageError: the checkpoint is missing, damaged, or of another algorithm, model or version.
         """
         setup = self.setup
         first = setup.ranks.is_first

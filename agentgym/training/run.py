@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -23,21 +23,22 @@ from agentgym.history.trend import Trend
 from agentgym.io.files import make_folder, replace_file, sole_writer
 from agentgym.io.provenance import here_and_now
 from agentgym.io.untrusted import loads_json, read_file
-from agentgym.training.best import BestEvaluation
-from agentgym.training.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
+from agentgym.prompts.template_sandbox import trusted
 from agentgym.training.config import ResolvedConfig, TrainConfig, config_from_json, config_to_json, resumed
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
 from agentgym.training.machine.serving import rollout_servers, take_devices
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.track.best import BestEvaluation
+from agentgym.training.track.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
 
 _REQUESTED = "requested_sha256"
-"""Of the configuration that a run began with, before anything was chosen, in what it was made with."""
+"""Key in ``made_with`` of the sha256 of the configuration as requested, before any setting was chosen."""
 
 _LOCK_PATIENCE = 150.0
-"""Seconds that a restart waits for the folder's lock: a file server keeps that of a machine which is gone for
-90 or so."""
+"""Longest wait of a restart for the folder's lock, in seconds: a file server holds a vanished machine's for
+about 90."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,14 @@ class RunResult:
     end: End
     iterations: int
     trend: Trend
-    """Of the share of episodes that were won."""
+    """Trend of the share of episodes won."""
     checkpoint: Path | None
-    """The last one; its ``model`` folder is the policy."""
+    """Last checkpoint; its ``model`` folder is the policy."""
     best: BestEvaluation
-    """Where the run keeps the best checkpoint."""
+    """Best evaluation, where the run keeps the best checkpoint."""
     best_checkpoint: Path | None
     is_first: bool
-    """Whether this rank is the one that reports."""
+    """Whether this rank reports the result."""
 
 
 def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool = False) -> RunResult:
@@ -73,21 +74,22 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         UsageError: the folder holds a run already, or something in the configuration does not fit.
         DivergenceError: a loss was not a number.
     """
-    devices = take_devices(config)
-    if (folder / CONFIG_FILE).exists() and _has_begun(folder):
-        if not _restarts():
-            raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
-        made = _table(folder / CONFIG_FILE).get(MADE_WITH)
-        if not isinstance(made, dict) or made.get(_REQUESTED) != _digest(config):
-            raise UsageError(
-                f"{folder} holds a run that began with other settings, so a restart does not go on with it: "
-                "resume it by --resume, or choose another folder"
-            )
-        return _train(resolve(read_config(folder)), config, folder, logs, devices, resume=True)
-    resolved = resolve(config)
-    if not force:
-        check_feasible(resolved)
-    return _train(resolved, config, folder, logs, devices, resume=False)
+    if not ((folder / CONFIG_FILE).exists() and _has_begun(folder)):
+        run = _PlannedRun.of(config, folder, resumes=False)
+        if not force:
+            check_feasible(run.config)
+        return run.train(logs)
+    if not _restarts():
+        raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
+    table = _table(folder / CONFIG_FILE)
+    made = table.pop(MADE_WITH, None)
+    if not isinstance(made, dict) or made.get(_REQUESTED) != _digest(config):
+        raise UsageError(
+            f"{folder} holds a run that began with other settings, so a restart does not go on with it: "
+            "resume it by --resume, or choose another folder"
+        )
+    chosen = config_from_json(table, str(folder / CONFIG_FILE))
+    return _PlannedRun.of(config, folder, chosen=chosen, resumes=True).train(logs)
 
 
 def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) -> RunResult:
@@ -104,9 +106,8 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
         UsageError: the folder holds no run, or its checkpoint is damaged.
         DivergenceError: a loss was not a number.
     """
-    config = resumed(read_config(folder), iterations)  # one written by hand may leave settings open
-    devices = take_devices(config)
-    return _train(resolve(config), config, folder, logs, devices, resume=True)
+    config = resumed(read_config(folder), iterations)
+    return _PlannedRun.of(config, folder, resumes=True).train(logs)
 
 
 def read_config(path: Path) -> TrainConfig:
@@ -132,41 +133,57 @@ def _digest(config: TrainConfig) -> str:
     return sha256(json.dumps(config_to_json(config), sort_keys=True).encode()).hexdigest()
 
 
-def _train(
-    config: ResolvedConfig,
-    requested: TrainConfig,
-    folder: Path,
-    logs: Sequence[str],
-    devices: str,
-    *,
-    resume: bool,
-) -> RunResult:
-    """Train; ``devices`` are served from, beside those that this process sees."""
-    torch.set_num_threads(config.threads)
-    check_logs(logs)
-    with (
-        Ranks.join(config.device) as ranks,
-        # other devices would have other settings chosen for them
-        rollout_servers(ranks.from_first(config), devices, folder, ranks) as shared,
-        closing(TrainingSetup.open(shared, ranks)) as setup,
-    ):
-        config = setup.config
-        if ranks.is_first:
-            make_folder(folder)
-        check_shared(folder, ranks)
-        _check_alike(setup)
-        resume = ranks.from_first(resume and has_checkpoint(folder))
-        if not ranks.is_first:
-            return _run(_trainer(setup, folder, resume=resume), None)
-        with sole_writer(folder, patience=_LOCK_PATIENCE if _restarts() else 0.0):
-            trainer = _trainer(setup, folder, resume=resume)
-            if not resume:
-                replace_file(folder / CONFIG_FILE, _dump(setup, requested))
-            if "console" in logs and not resume:
-                print_resources(described(config, Machine.here(config.device)))
-            done = int(last_checkpoint(folder).name) if resume else 0
-            with closing(make_logs(logs, folder, iterations=config.iterations, start=done)) as log:
-                return _run(trainer, log)
+@dataclass(frozen=True, slots=True)
+class _PlannedRun:
+    """A planned run: requested and resolved configuration, and folder."""
+
+    requested: TrainConfig
+    config: ResolvedConfig
+    folder: Path
+    devices: str
+    """CUDA devices to serve the model from, beside those that this process sees."""
+    resumes: bool
+
+    @classmethod
+    def of(
+        cls, requested: TrainConfig, folder: Path, *, chosen: TrainConfig | None = None, resumes: bool
+    ) -> Self:
+        """Take the devices and choose what is left open, of ``chosen`` where an earlier process chose."""
+        devices = take_devices(requested)  # must precede any look for CUDA
+        return cls(requested, resolve(chosen or requested), folder, devices, resumes)
+
+    def train(self, logs: Sequence[str]) -> RunResult:
+        """Train to the run's end."""
+        torch.set_num_threads(self.config.threads)
+        check_logs(logs)
+        with (
+            Ranks.join(self.config.device) as ranks,
+            # other devices would have other settings chosen for them
+            rollout_servers(ranks.from_first(self.config), self.devices, self.folder, ranks) as shared,
+            closing(TrainingSetup.open(shared, ranks)) as setup,
+        ):
+            # loading it rendered a first chat within the limits
+            trusted(setup.language_model.chat.template.source)
+            if ranks.is_first:
+                make_folder(self.folder)
+            check_shared(self.folder, ranks)
+            _check_alike(setup)
+            resume = ranks.from_first(self.resumes and has_checkpoint(self.folder))
+            if not ranks.is_first:
+                return _run(_trainer(setup, self.folder, resume=resume), None)
+            with sole_writer(self.folder, patience=_LOCK_PATIENCE if _restarts() else 0.0):
+                return self._train_first(setup, logs, resume=resume)
+
+    def _train_first(self, setup: TrainingSetup, logs: Sequence[str], *, resume: bool) -> RunResult:
+        """Train as the rank that writes the folder."""
+        trainer = _trainer(setup, self.folder, resume=resume)
+        if not resume:
+            replace_file(self.folder / CONFIG_FILE, _dump(setup, self.requested))
+        if "console" in logs and not resume:
+            print_resources(described(setup.config, Machine.here(setup.config.device)))
+        done = int(last_checkpoint(self.folder).name) if resume else 0
+        with closing(make_logs(logs, self.folder, iterations=setup.config.iterations, start=done)) as log:
+            return _run(trainer, log)
 
 
 def _has_begun(folder: Path) -> bool:
@@ -193,17 +210,17 @@ def _run(trainer: Trainer, log: Log | None) -> RunResult:
 @contextmanager
 def _interruptible() -> Iterator[Callable[[], bool]]:
     """Let the first Ctrl-C end a run after its iteration; the second one ends it at once."""
-    asked = False
+    requested = False
 
     def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal requested
+        if requested:
             raise KeyboardInterrupt
-        asked = True
+        requested = True
 
     before = signal.signal(signal.SIGINT, ask)
     try:
-        yield lambda: asked
+        yield lambda: requested
     finally:
         signal.signal(signal.SIGINT, before)
 

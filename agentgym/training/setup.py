@@ -18,35 +18,35 @@ import torch
 from agentgym.core.futures import mapped
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
+from agentgym.inference.engines.choices import ActionSpeller
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.server import ServerEngine
+from agentgym.inference.engines.server_weights import FileSender, NcclSender
+from agentgym.inference.engines.stepping import SteppingEngine
+from agentgym.inference.engines.types import Engine
+from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.models.language_model import LanguageModel, copied
+from agentgym.inference.models.reward_model_file import check_tokenizer
+from agentgym.inference.policy.open import open_model, vocabulary_texts
+from agentgym.inference.policy.policy import AsyncLanguageModelPolicy
+from agentgym.inference.policy.prompted import make_policy, make_speller
 from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout.worker import RolloutWorker
+from agentgym.training.collect.mixed_environment import short_name
+from agentgym.training.collect.pooled import PooledCollector
+from agentgym.training.collect.rollout_journal import RolloutJournal
 from agentgym.training.config import ResolvedConfig
-from agentgym.training.engines.choices import ActionSpeller
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.server import ServerEngine
-from agentgym.training.engines.server_weights import FileSender, NcclSender
-from agentgym.training.engines.stepping import SteppingEngine
-from agentgym.training.engines.types import Engine
-from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.evaluate import Evaluation, SplitEvaluation
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.learner.reward_model import RewardModel
-from agentgym.training.mixed_environment import short_name
-from agentgym.training.models.models import LanguageModel, copied
-from agentgym.training.models.reward_model_file import check_tokenizer
-from agentgym.training.policy.encoders import ObservationEncoder, open_observation_encoder
-from agentgym.training.policy.open import open_model
-from agentgym.training.policy.policy import AsyncLanguageModelPolicy
-from agentgym.training.policy.prompted import make_policy, make_speller
-from agentgym.training.pooled import PooledCollector
-from agentgym.training.rollout_journal import RolloutJournal
+from agentgym.training.learner.update import Learner
+from agentgym.training.track.evaluate import Evaluation, SplitEvaluation
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.version import __version__
 
 _MIX = 3
-"""What a seed's stream is for, beside those of the loop and the order of tasks."""
+"""Purpose of a random stream derived from the seed, beside those of the loop and the order of tasks."""
 
 
 @dataclass(slots=True)
@@ -56,24 +56,24 @@ class Meter:
     policy: Policy
     journal: RolloutJournal | None = None
     seconds: float = 0.0
-    """While at least one request was open."""
+    """Seconds with at least one open request."""
     steps: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     recalled: int = 0
-    """Completions that were not sampled again."""
+    """Completions recalled from the journal instead of sampled."""
 
     def act(self, requests: Sequence[Request]) -> Sequence[Completion]:
         """Answer requests."""
         known = [self._recall(request) for request in requests]
-        asked = [request for request, answer in zip(requests, known, strict=True) if answer is None]
+        unanswered = [request for request, answer in zip(requests, known, strict=True) if answer is None]
         began = perf_counter()
-        completions = self.policy.act(asked) if asked else ()
+        completions = self.policy.act(unanswered) if unanswered else ()
         self.seconds += perf_counter() - began
         for completion in completions:
             self.count(completion)
         if self.journal is not None:
-            self.journal.append(asked, completions)
+            self.journal.append(unanswered, completions)
         sampled = iter(completions)
         return [next(sampled) if answer is None else answer for answer in known]
 
@@ -97,14 +97,14 @@ class Meter:
 
 @dataclass(slots=True)
 class AsyncMeter(Meter):
-    """The same of a policy that is asked about each request alone."""
+    """Meter of a policy that answers each request alone."""
 
     policy: AsyncLanguageModelPolicy
     _lock: Lock = field(default_factory=Lock)
     _requests: int = 0
-    """Open."""
+    """Number of open requests."""
     _counted: float = 0.0
-    """Up to when ``seconds`` holds the time."""
+    """Time up to which ``seconds`` is complete."""
 
     def submit(self, request: Request) -> Future[Completion]:
         """Return the completion to come."""
@@ -147,7 +147,7 @@ class TrainingSetup:
 
     config: ResolvedConfig
     language_model: LanguageModel
-    """Whose model learns."""
+    """Language model whose weights are trained."""
     engine: Engine
     speller: ActionSpeller | None
     learner: Learner
@@ -156,17 +156,17 @@ class TrainingSetup:
     evaluation: Evaluation | None
     ranks: Ranks
     encoder: ObservationEncoder | None = None
-    """Of observations, where states are matched by it."""
+    """Encoder of observations, where states are matched by embedding."""
     reward_model: RewardModel | None = None
-    """Trained beside the policy."""
+    """Reward model that is trained beside the policy."""
     mixed: tuple[TrainingSetup, ...] = ()
-    """Of further environments, which share all but configuration, meter and worker."""
+    """Setups of further environments, which share all but configuration, meter and worker."""
     pooled: PooledCollector | None = None
-    """What the run trains on instead of playing."""
+    """Collector of a data pool, where the run trains on one instead of playing."""
 
     @property
     def meters(self) -> tuple[Meter, ...]:
-        """Of all environments."""
+        """Meters of all environments."""
         return (self.meter, *(each.meter for each in self.mixed))
 
     @classmethod
@@ -178,14 +178,10 @@ class TrainingSetup:
         mixed = [
             (each, _open_envs(each, each.split, each.rollout.num_envs)) for each in _mixed_configs(config)
         ]
+        plays = [(envs, prompting), *((others, each.prompting) for each, others in mixed)]
+        texts = vocabulary_texts(config.model, plays)
         language_model = open_model(
-            config.model,
-            envs,
-            prompting,
-            config.seed,
-            device=str(ranks.device),
-            empty=True,
-            others=[(others, each.prompting) for each, others in mixed],
+            config.model, texts, prompting, config.seed, device=str(ranks.device), empty=True
         )
         if prompting.pictures != "none" and config.rollout.engine == "server":
             raise UsageError(
@@ -195,7 +191,7 @@ class TrainingSetup:
         engine = _engine(config, language_model, ranks)
         reward_model = _reward_model(config, language_model, envs, ranks)
         learner = _learner(config, language_model, ranks)
-        if isinstance(engine, ServerEngine):  # the servers were started with any weights
+        if isinstance(engine, ServerEngine):  # the servers may have started with other weights
             engine.sync(learner.weights(), engine.version)
         speller = make_speller(prompting, language_model)
         policies = partial(
@@ -238,7 +234,12 @@ class TrainingSetup:
             return self
         vocabulary = self.language_model.model.config.get_text_config().vocab_size
         pooled = PooledCollector(
-            self.config, folder, self.ranks, vocabulary=vocabulary, count=self.meter.count
+            self.config.rollout,
+            folder,
+            self.ranks,
+            env_id=self.config.env_id,
+            vocabulary=vocabulary,
+            count=self.meter.count,
         )
         return replace(self, pooled=pooled)
 
@@ -299,7 +300,7 @@ def _mixed_configs(config: ResolvedConfig) -> list[ResolvedConfig]:
 def _worker(
     config: ResolvedConfig, envs: AgentVectorEnv, policies: Callable[..., Policy]
 ) -> tuple[Meter, RolloutWorker]:
-    """Return who plays an environment for training, and what measures it."""
+    """Return the worker that plays an environment for training, and its meter."""
     policy = policies(config.prompting, envs=envs)
     meter = AsyncMeter(policy) if isinstance(policy, AsyncLanguageModelPolicy) else Meter(policy)
     return meter, RolloutWorker(envs, meter, env_id=config.env_id)
@@ -328,15 +329,10 @@ def _evaluation(
 
 
 def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> SteppingEngine:
-    """Return the engine: on the learner's own weights where nothing stands in the way."""
+    """Return the engine: on the learner's own weights where settings and devices allow it."""
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.plays_ahead
     engine: SteppingEngine
-    if rollout.cuda_stream and not (overlaps and ranks.device.type == "cuda"):
-        raise UsageError(
-            "rollout.cuda_stream is for sampling beside updates on a GPU: set device=cuda, overlap and a "
-            "max_staleness of at least 1, or leave it out"
-        )
     if rollout.engine == "vllm":
         engine = _vllm(config, language_model, ranks)
     elif rollout.engine == "server":
@@ -349,7 +345,7 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
             model = copied(model, dtype, language_model.weights, str(ranks.device), learner.adapter)
         engine = HfEngine(model)
     if overlaps or rollout.asynchronous:
-        engine.start(updates_in_flight=rollout.updates_in_flight, own_stream=rollout.cuda_stream)
+        engine.start(updates_in_flight=rollout.updates_in_flight)
     return engine
 
 
@@ -359,10 +355,10 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
     Every rank has an engine of its own, which samples its share.
     """
     rollout = config.rollout
-    own: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # of main memory on a CPU
+    own: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # a share of main memory on a CPU
     if ranks.device.type == "cpu":
         own["enforce_eager"] = True
-    # in a process that torchrun has started it must not start its own
+    # vLLM must not start processes of its own within torchrun's
     own["distributed_executor_backend"] = "external_launcher" if ranks.size > 1 else None
     own["tensor_parallel_size"] = own["pipeline_parallel_size"] = own["data_parallel_size"] = 1
     if taken := sorted(own.keys() & rollout.vllm_options.keys()):
@@ -384,7 +380,7 @@ def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -
 
 
 def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> ServerEngine:
-    """Look at the servers; every rank asks them all."""
+    """Connect to the servers, on every rank to all of them."""
     rollout, adapter = config.rollout, config.learner.adapter
     files = rollout.weight_transfer == "files"
     if adapter is not None and (rollout.updates_in_flight or not files):
@@ -409,7 +405,7 @@ def _learner(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks
     unit = config.spec.critic
     critic = None
     if unit is not None:
-        with torch.random.fork_rng(devices=[]):  # its head is drawn from torch's global generator
+        with torch.random.fork_rng(devices=[]):  # the head draws from torch's global generator
             torch.manual_seed(config.seed)
             critic = Critic(language_model.model, unit)
     return Learner(
@@ -433,7 +429,9 @@ def _reward_model(
         return None
     settings, prompting = config.reward_settings, config.prompting
     if settings.model:
-        other = open_model(settings.model, envs, prompting, config.seed, device=str(ranks.device), empty=True)
+        texts = vocabulary_texts(settings.model, [(envs, prompting)])
+        device = str(ranks.device)
+        other = open_model(settings.model, texts, prompting, config.seed, device=device, empty=True)
         if prompting.pictures != "none" and other.pictures is None:
             raise UsageError(
                 f"the reward model {settings.model} reads no pictures, and prompts have some: choose one "

@@ -1,1 +1,1 @@
-"""Vectorised environments: in one process (`core`) and over worker processes (`sharded`)."""
+"""Vectorised environments, in one process: their contract (`core`) and their forms."""

@@ -17,19 +17,19 @@ from agentgym.core.arrays import Bools, Floats
 from agentgym.core.spaces import UnicodeText
 
 Infos: TypeAlias = dict[str, npt.NDArray[Any]]
-"""For each info key an array of leading dimension n."""
+"""Array of leading dimension n for each info key."""
 
 Rows: TypeAlias = npt.NDArray[np.intp]
-"""Positions among n."""
+"""Indices among the n slots of a batch."""
 
 
 class Starts(NamedTuple):
     """The beginnings of episodes in n slots."""
 
     observations: Any
-    """A tuple of n strings, or a dict with such a tuple and arrays of leading dimension n."""
+    """Observations: a tuple of n strings, or a dict with such a tuple and arrays of leading dimension n."""
     infos: Infos
-    """Arrays of leading dimension n, without masks."""
+    """Info arrays of leading dimension n, without masks."""
 
 
 class Moves(NamedTuple):
@@ -88,7 +88,7 @@ def info_columns(rows: Sequence[Mapping[str, Any]]) -> Infos:
     """Turn n infos with the same keys into columns."""
     first, n = rows[0], len(rows)
     values = zip(*map(itemgetter(*first), rows), strict=True)
-    types = _COLUMN_TYPES  # what follows is `info_column`, on every step's way
+    types = _COLUMN_TYPES  # `info_column` inlined, since this runs at every step
     return {
         key: np.fromiter(column, types.get(type(column[0]), _OBJECT), n)
         for key, column in zip(first, values, strict=True)
@@ -103,7 +103,7 @@ def info_rows(infos: Infos, n: int) -> list[dict[str, Any]]:
 
 def with_masks(infos: Infos, n: int) -> dict[str, Any]:
     """Add to every column of n rows the mask ``_key`` that Gymnasium keeps beside it, all True."""
-    masks = np.ones((len(infos), n), dtype=np.bool_)  # one allocation: this is on every step's way
+    masks = np.ones((len(infos), n), dtype=np.bool_)  # one allocation, since this runs at every step
     return {**infos, **dict(zip(_mask_keys(tuple(infos)), masks, strict=True))}
 
 

@@ -2,7 +2,7 @@
 
 `AgentVectorEnv` owns what all forms share: autoreset modes, masks, partial steps and resets, groups.
 A form implements six hooks over a list of slots. `agentgym.vector.serial` keeps the slots as
-environments of one process, native forms as arrays, `agentgym.rollout.process_env` in worker processes.
+environments of one process, native forms as arrays.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _HeldSlots(NamedTuple):
     prototype: tuple[str, Any]
     """State of the prototype, as `AgentEnv.__reduce__` gives it."""
     snapshots: dict[int, Snapshot]
-    """The episodes of the slots that have begun."""
+    """Episodes of the slots that have begun."""
     over: Bools
     begun: Bools
     generator: np.random.Generator | None
@@ -91,7 +91,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     """
 
     env_class: ClassVar[type[AgentEnv[Any]]]
-    """The single environment, where a subclass fixes it."""
+    """Class of the single environment, where a subclass fixes it."""
 
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -145,7 +145,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         self._begun = np.zeros(num_envs, dtype=np.bool_)
         self._every_slot = list(range(num_envs))
         self._rollouts = [0] * num_envs
-        """Of the episodes that `_reset_slots` starts: index of the attempt at the task."""
+        """Index of the attempt at the task, for the episodes that `_reset_slots` starts."""
         self._make_slots()
 
     # ---- hooks of a form -------------------------------------------------------------------
@@ -170,11 +170,11 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
 
     @abstractmethod
     def _snapshot_slot(self, slot: int) -> Snapshot:
-        """As `AgentEnv.snapshot`."""
+        """Take a snapshot of a slot, as `AgentEnv.snapshot`."""
 
     @abstractmethod
     def _restore_slot(self, slot: int, snapshot: Snapshot) -> tuple[Any, dict[str, Any]]:
-        """As `AgentEnv.restore`."""
+        """Restore a slot, as `AgentEnv.restore`."""
 
     # ---- hooks that a form may do better ----------------------------------------------------
 
@@ -184,7 +184,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         named: list[Any] = [key for key in tasks if key is not None]
         for key in named:
             if not isinstance(key, str):
-                self.tasks.find(key)  # says what is wrong with it
+                self.tasks.find(key)  # raises an error that names the key
         for key in set(named):  # members of a group are looked up once
             if key not in known:
                 self.tasks.find(key)
@@ -350,11 +350,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
         return self.prototype.measures()
 
     def answer_from(self, source: AnswerSource) -> None:
-        """Ask answers of a source from now on, such as one that records them.
-
-        Raises:
-            UsageError: this form asks elsewhere, in worker processes.
-        """
+        """Take answers from a source from now on, such as one that records them."""
         self.prototype.answer_source = source
 
     @property
@@ -436,7 +432,7 @@ class AgentVectorEnv(VectorEnv[Any, Any, Any]):
     def _advance(self, slots: list[int], actions: Sequence[str]) -> tuple[Moves, list[int], Starts | None]:
         """Step slots under the autoreset mode; also return the slots that ended, and how, if reset."""
         actions = as_actions(actions, len(slots))
-        whole = slots == self._every_slot  # not merely as many: `step_at` takes them in any order
+        whole = slots == self._every_slot  # not only the same length: `step_at` takes slots in any order
         if not all_of(self._begun if whole else self._begun[slots]):
             raise ResetNeeded("a slot plays no task yet: call reset() before step()")
         over = self._over if whole else self._over[slots]

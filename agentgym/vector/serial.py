@@ -14,7 +14,7 @@ from agentgym.core.types import Snapshot
 from agentgym.vector.arguments import checked_rollouts, checked_seeds, per_slot
 from agentgym.vector.batching import Moves, Starts, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
-from agentgym.vector.queries import Answered, SlotAnswers, Wake
+from agentgym.vector.slot_answers import Answered, SlotAnswers, Wake
 
 
 class SerialVectorEnv(AgentVectorEnv):
@@ -66,7 +66,7 @@ class SerialVectorEnv(AgentVectorEnv):
                 self.envs[i].answers = self._answers.take(i, (task.id, rollout))
         rows = []
         for i, task in zip(slots, picked, strict=True):
-            self._seen[i], info = self.envs[i]._start(task)  # undone here if a later slot's fails
+            self._seen[i], info = self.envs[i]._start(task)  # undone below if a later slot's reset fails
             rows.append(info)
         return Starts(self._observe_slots(slots), info_columns(rows))
 
@@ -80,14 +80,14 @@ class SerialVectorEnv(AgentVectorEnv):
             self._seen[slot] = seen
 
     def _step_slots(self, slots: Sequence[int], actions: Sequence[str]) -> Moves:
-        asks, envs, seen = self._queries, self.envs, self._seen
-        if asks:
+        has_queries, envs, seen = self._queries, self.envs, self._seen
+        if has_queries:
             self.gather_answers(slots, actions)
             for i, action in zip(slots, actions, strict=True):
                 envs[i].answers = self._answers.take(i, action)
         moves = []
         for i, action in zip(slots, actions, strict=True):
-            move = envs[i]._play(action)  # what `step` refuses, `_advance` and `gather_answers` have
+            move = envs[i]._play(action)  # `_advance` and `gather_answers` have made the checks of `step`
             seen[i] = move[0]
             moves.append(move)
         observations, rewards, terminations, truncations, rows = zip(*moves, strict=True)
@@ -125,7 +125,7 @@ class SerialVectorEnv(AgentVectorEnv):
         attempts = checked_rollouts(per_slot(rollouts, n, "rollouts"))
         for i, key, seed, rollout in zip(slots, keys, given, attempts, strict=True):
             twin = self.prototype.spawn()
-            twin._np_random = copy.deepcopy(self.envs[i].np_random)  # the slot's own has yet to draw
+            twin._np_random = copy.deepcopy(self.envs[i].np_random)  # the slot's own must not advance
             picked.append(twin._pick(None if key is None else self.tasks.find(key), seed, rollout))
         self._answers.begin_resets(slots, picked, attempts)
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from agentgym.agents.language.pictures import describe, picture_of
+import numpy as np
+
 from agentgym.agents.language.settings import Scaffold
 from agentgym.agents.language.words import scaffold_words
-from agentgym.core.tools import call_of, tool_schemas
-from agentgym.core.types import Completion, Message, Request
-from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall
+from agentgym.core.markup import PNG_SIGNATURE, png_chunk
+from agentgym.core.tools import call_of, listed_schemas, tool_schemas
+from agentgym.core.types import Completion, Message, Observation, Request
+from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall, ImagePart
 from agentgym.prompts import Template
 from agentgym.prompts.defusing import defused
 from agentgym.prompts.fields import PromptFields
@@ -29,8 +34,8 @@ _CUT_OFF = "a response that was cut off"
 class TurnCompletion(Completion):
     """A completion with the message of its turn, for later turns."""
 
-    told: ChatMessage | None = None
-    """What was seen then, without what a chat begins with; None where a turn has a prompt of its own."""
+    message: ChatMessage | None = None
+    """Observation of the turn, without the beginning of a chat; None where a turn has a prompt of its own."""
     first: int = 0
     """The oldest turn that the prompt held."""
     density: float = 0.0
@@ -59,7 +64,7 @@ class ChatPrompts:
     shots: int = 0
     """Demonstrations in a chat."""
     demonstrations: tuple[Demonstration, ...] = ()
-    """One more than `shots`: one of the very task that is played is left out."""
+    """Demonstrations, one more than `shots`: the one of the task that is played is left out."""
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
@@ -82,24 +87,24 @@ class ChatPrompts:
 
     def oldest(self, request: Request) -> int:
         """Return the oldest turn that a prompt holds where nothing is known to be too long."""
-        kept = request.told if self.history is None else min(self.history, request.told)
+        length = request.own_steps if self.history is None else min(self.history, request.own_steps)
         before = request.history[-1].completion if request.history else None
-        first = request.told - kept
+        first = request.own_steps - length
         return max(first, before.first) if isinstance(before, TurnCompletion) else first
 
     def chat(
-        self, request: Request, told: ChatMessage | None, first: int, note: str = ""
+        self, request: Request, turn: ChatMessage | None, first: int, note: str = ""
     ) -> tuple[ChatMessage, ...]:
         """Return the messages of a turn, from the turn ``first`` on.
 
-        ``told``: the request's `turn`; ``note``: stands before the first observation.
+        ``turn``: the request's `turn`; ``note``: stands before the first observation.
         """
         messages = [ChatMessage("system", self.system)] if self.system else []
         shown = [each for each in self.demonstrations if each.task_id != request.task_id]
         messages += [message for each in shown[: self.shots] for message in each.messages]
-        if told is None:
+        if turn is None:
             return (*messages, self._prompt(request, first, note))
-        turns = [*(self._past(request, number) for number in range(first, request.told)), told]
+        turns = [*(self._past(request, number) for number in range(first, request.own_steps)), turn]
         task = defused(PromptFields.of(request, history=0).task)
         beginning = _joined(render_beginning(self.template, task, dropped=first), note, turns[0].text)
         messages.append(replace(turns[0], text=beginning))
@@ -121,7 +126,7 @@ class ChatPrompts:
         calls = []
         for number, action in enumerate(actions):
             call = call_of(self.template.answer.tools, action)
-            assert call is not None  # the reader made the action of one
+            assert call is not None  # the reader made the action of a call
             arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
             calls.append(ChatToolCall(f"m{position:04d}c{number:03d}", call.name, arguments))
         names = [tool.name for tool in self.template.answer.tools]
@@ -133,9 +138,9 @@ class ChatPrompts:
 
     def _prompt(self, request: Request, first: int, note: str) -> ChatMessage:
         """Return a turn's own prompt."""
-        told = request.told if self.history is None else self.history
-        fields = self.template.fields(request, history=told)
-        dropped = max(first - (request.told - len(fields.recent)), 0)  # a wording may tell no past turns
+        length = request.own_steps if self.history is None else self.history
+        fields = self.template.fields(request, history=length)
+        dropped = max(first - (request.own_steps - len(fields.recent)), 0)  # a wording may tell no past turns
         text, images = self._shown(fields, request.observation)
         prompt = render(self.template, text, dropped=dropped).text
         return ChatMessage("user", _joined(note, prompt), images)
@@ -143,9 +148,9 @@ class ChatPrompts:
     def _past(self, request: Request, number: int) -> ChatMessage:
         """Return an earlier turn's message."""
         step = request.history[number]
-        kept = step.completion
-        if isinstance(kept, TurnCompletion) and kept.told is not None:
-            return kept.told
+        completion = step.completion
+        if isinstance(completion, TurnCompletion) and completion.message is not None:
+            return completion.message
         return self._seen(PromptFields.of_step(step, number), step.observation)
 
     def _seen(self, fields: PromptFields, observation: Any) -> ChatMessage:
@@ -180,7 +185,7 @@ class ChatPrompts:
         for call in calls[:-1]:
             yield ChatMessage("tool", words["further"], tool_call_id=call.id)
         yield ChatMessage("tool", seen.text, tool_call_id=calls[-1].id)
-        if seen.images:  # which no result of a call can hold
+        if seen.images:  # a tool's result cannot hold a picture
             yield ChatMessage("user", words["picture_of_call"], seen.images)
 
     # ---- what is read -------------------------------------------------------------------------
@@ -206,14 +211,13 @@ class ChatPrompts:
         """
         texts = [Message(each.role, _text_of(each)) for each in chat]
         if self.native_tools:
-            listed = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in self.tools)
-            texts.insert(0, Message("tools", listed))
+            texts.insert(0, Message("tools", listed_schemas(self.template.answer.tools)))
         again = before[: len(texts)]
         return (*(old if old == new else new for old, new in zip(again, texts)), *texts[len(again) :])  # noqa: B905
 
 
 def _text_of(message: ChatMessage) -> str:
-    if not (message.tool_calls or message.images):  # the most of them by far
+    if not (message.tool_calls or message.images):  # most messages are words alone
         return message.text
     calls = "\n".join(map(_tagged, message.tool_calls))
     return _joined("\n".join(part for part in (message.text, calls) if part), *map(describe, message.images))
@@ -226,10 +230,47 @@ def _tagged(call: ChatToolCall) -> str:
         arguments = call.arguments
     except (ValueError, RecursionError):
         arguments = json.dumps(call.arguments, ensure_ascii=False)
-    if _TAG.search(arguments):  # within a string, where it would end the thought or the call
+    if _TAG.search(arguments):  # the tag within a string would end the thought or the call
         arguments = arguments.replace("<", "\\u003c")
     return f'<tool_call>{{"name": {json.dumps(call.name)}, "arguments": {arguments}}}</tool_call>'
 
 
 def _joined(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
+
+
+MIN_SIDE = 224
+"""Pixels of the shorter side at least, once enlarged: the input size of many vision models."""
+
+_EIGHT_BIT_RGB = bytes([8, 2, 0, 0, 0])
+
+
+def picture_of(observation: Observation) -> ImagePart | None:
+    """Return the picture of an observation, enlarged by a whole factor; None where it has none."""
+    if isinstance(observation, str) or "image" not in observation:
+        return None
+    pixels = np.asarray(observation["image"])
+    factor = -(-MIN_SIDE // min(pixels.shape[:2]))
+    return ImagePart(encode_png(np.repeat(np.repeat(pixels, factor, axis=0), factor, axis=1)))
+
+
+def encode_png(pixels: Any) -> bytes:
+    r"""Return a picture, uint8[H, W, 3], as PNG: the same bytes for the same pixels and the same zlib.
+
+    Example:
+        >>> png = encode_png(np.zeros((2, 3, 3), np.uint8))
+        >>> png[:8], describe(ImagePart(png))[:11]
+        (b'\x89PNG\r\n\x1a\n', '[image 3x2 ')
+    """
+    height, width, _ = pixels.shape
+    rows = np.zeros((height, 1 + 3 * width), np.uint8)  # each row begins with its filter, 0 for none
+    rows[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">II", width, height) + _EIGHT_BIT_RGB
+    body = zlib.compress(rows.tobytes(), 9)
+    return PNG_SIGNATURE + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", body) + png_chunk(b"IEND", b"")
+
+
+def describe(image: ImagePart) -> str:
+    """Return the line that stands for a picture in transcripts: its size and the sha256 of its file."""
+    width, height = struct.unpack(">II", image.png[16:24])
+    return f"[image {width}x{height} sha256 {hashlib.sha256(image.png).hexdigest()}]"

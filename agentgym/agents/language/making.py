@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from agentgym.agents.demonstrators import DEMONSTRATED_SPLIT
@@ -39,31 +40,21 @@ from agentgym.vector.core import AgentVectorEnv
 PlayedId = tuple[str, Mapping[str, Any]]
 
 
-def make_prompting(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
-    """Make the agent ``prompting``: no scaffold, a prompt of its own every turn, the action alone as answer.
-
-    ``options`` as `ChatAgentSettings`; ``endpoint`` and ``model`` have to be given.
-    """
-    settings = _settings(PROMPTING, options)
-    return language_agent(envs, open_endpoint(endpoint_of(settings)), PROMPTING, settings)
+def _make(scaffold: Scaffold, envs: AgentVectorEnv, /, **options: Any) -> ChatPolicy:
+    settings = _settings(scaffold, options)
+    return language_agent(envs, open_endpoint(endpoint_of(settings)), scaffold, settings)
 
 
-def make_react(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
-    """Make the agent ``react``: a thought and an action every turn, in one conversation.
+make_prompting = partial(_make, PROMPTING)
+"""Make the agent ``prompting``: no scaffold, a prompt of its own every turn, the action alone as answer.
 
-    ``options`` as `make_prompting`.
-    """
-    settings = _settings(REACT, options)
-    return language_agent(envs, open_endpoint(endpoint_of(settings)), REACT, settings)
+Options as `ChatAgentSettings`; ``endpoint`` and ``model`` have to be given."""
+make_react = partial(_make, REACT)
+"""Make the agent ``react``: a thought and an action every turn, in one conversation. Options as before."""
+make_reflexion = partial(_make, REFLEXION)
+"""Make the agent ``reflexion``: ``react`` with reflections carried between the attempts at a task.
 
-
-def make_reflexion(envs: AgentVectorEnv, **options: Any) -> ChatPolicy:
-    """Make the agent ``reflexion``: ``react`` with reflections carried between the attempts at a task.
-
-    ``options`` as `ReflexionSettings`.
-    """
-    settings = _settings(REFLEXION, options)
-    return language_agent(envs, open_endpoint(endpoint_of(settings)), REFLEXION, settings)
+Options as `ReflexionSettings`."""
 
 
 def language_agent(
@@ -72,7 +63,7 @@ def language_agent(
     """Make a language agent over any chat model.
 
     Args:
-        envs: what it will play.
+        envs: the environments to play.
         model: answers; an endpoint, or an engine of one's own.
         scaffold: one of `agentgym.agents.language.settings`.
         settings: `ReflexionSettings` for the scaffold ``reflexion``.
@@ -109,45 +100,19 @@ def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:
 # ---- metadata ----------------------------------------------------------------------------------
 
 
-def prompting_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
-    """Return the metadata of the agent ``prompting`` from its options, as `make_prompting` takes them.
-
-    ``environments``: ids and options of those it plays, whose wordings and demonstrations its prompts hold.
-    """
-    return _facts(PROMPTING, environments, options)
-
-
-def react_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
-    """Return the same of the agent ``react``."""
-    return _facts(REACT, environments, options)
-
-
-def reflexion_facts(environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
-    """Return the same of the agent ``reflexion``."""
-    return _facts(REFLEXION, environments, options)
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """Wordings of an agent's prompts in an environment."""
-
-    template: Template
-    shots: Shots | None
-
-
-def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mapping[str, Any]) -> AgentMetadata:
+def _facts(scaffold: Scaffold, /, environments: Sequence[PlayedId] = (), **options: Any) -> AgentMetadata:
     settings = _settings(scaffold, options)
     spec = endpoint_of(settings)
     wordings = [_words(scaffold, settings, *played) for played in _distinct(environments)]
     files = ("words", "reflexion") if scaffold is REFLEXION else ("words",)
-    shots = [words.shots for words in wordings if words.shots is not None]
+    shots = [made for _, made in wordings if made is not None]
     sampling: dict[str, Any] = {
         "endpoint": spec.identity,
         "temperature": settings.temperature,
         "max_tokens": settings.max_tokens,
         "seed": settings.seed,
         "history": "suite" if (history := _history(scaffold, settings)) is None else history,
-        "wordings": sorted({words.template.id for words in wordings}),
+        "wordings": sorted({template.id for template, _ in wordings}),
     }
     if settings.shots:
         sampling["shots"] = {
@@ -163,7 +128,7 @@ def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mappin
             {
                 "scaffold": scaffold.name,
                 "words": words_sha256(*files),
-                "templates": sorted({words.template.sha256 for words in wordings}),
+                "templates": sorted({template.sha256 for template, _ in wordings}),
                 "answer": _template(scaffold, settings, "generic", ()).sha256,
                 "system": settings.system,
                 "shots": [each.sha256 for each in shots],
@@ -171,6 +136,14 @@ def _facts(scaffold: Scaffold, environments: Sequence[PlayedId], options: Mappin
         ),
         model=Model(base_model=settings.model),
     )
+
+
+prompting_facts = partial(_facts, PROMPTING)
+"""Return the metadata of the agent ``prompting`` from its options, as `make_prompting` takes them.
+
+``environments``: ids and options of those it plays, whose wordings and demonstrations its prompts hold."""
+react_facts = partial(_facts, REACT)
+reflexion_facts = partial(_facts, REFLEXION)
 
 
 def _distinct(environments: Sequence[PlayedId]) -> list[PlayedId]:
@@ -183,10 +156,10 @@ def _distinct(environments: Sequence[PlayedId]) -> list[PlayedId]:
 
 def _words(
     scaffold: Scaffold, settings: ChatAgentSettings, env_id: str, options: Mapping[str, Any]
-) -> _Words:
-    """Return the wordings of an agent's prompts.
+) -> tuple[Template, Shots | None]:
+    """Return the wordings of an agent's prompts, and the demonstrations.
 
-    There are no demonstrations where the environment's data are not here: it is not played either then.
+    There are none where the environment's data are not here: it is not played either then.
     """
     default = suite_spec(env_id).prompt
     template = _template(scaffold, settings, default.wording, ())
@@ -194,12 +167,12 @@ def _words(
         try:
             opened = open_vector(env_id, 1, split=DEMONSTRATED_SPLIT, options=options)
         except (MissingDataError, MissingPackageError):
-            return _Words(template, None)
+            return template, None
         with closing(opened) as envs:
             bound = _template(scaffold, settings, default.wording, envs.prototype.tools)
             prompts = _prompts(scaffold, settings, bound, default)
-            return _Words(template, make_shots(envs, prompts, settings.shots, settings.seed))
-    return _Words(template, None)
+            return template, make_shots(envs, prompts, settings.shots, settings.seed)
+    return template, None
 
 
 # ---- inside ------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Any
 
 from agentgym.agents.language.chats import ChatPrompts, TurnCompletion
 from agentgym.agents.language.model import ChatExchange, ChatModel, start_exchange
@@ -54,25 +53,25 @@ class ChatPolicy:
         stands before the episode's first observation.
         """
         prompts = self._prompts
-        told = prompts.turn(request)
+        message = prompts.turn(request)
         before = request.history[-1].completion if request.history else Completion("")
         first = prompts.oldest(request)
         while True:
-            chat = prompts.chat(request, told, first, note)
-            if self._over_budget(chat, before) and first < request.told:
-                first += _half(request.told - first)
+            chat = prompts.chat(request, message, first, note)
+            if self._over_budget(chat, before) and first < request.own_steps:
+                first += _half(request.own_steps - first)
                 continue
             sent = prompts.sent(chat, before.messages)
             try:
                 reply = yield self.question(request, chat)
             except ContextOverflowError:
-                if first >= request.told:
+                if first >= request.own_steps:
                     return failure("context_limit", sent)
-                first += _half(request.told - first)
+                first += _half(request.own_steps - first)
             except RequestFailedError:
                 return failure("agent_error", sent)
             else:
-                return self._completion(request, reply, sent, told, first, _characters(chat))
+                return self._completion(request, reply, sent, message, first, _characters(chat))
 
     def question(
         self,
@@ -90,7 +89,7 @@ class ChatPolicy:
         settings, template = self._settings, self._prompts.template
         rng = TurnRng(request.seed ^ settings.seed, request.turn)
         seed = [rng.below(_SEEDS) for _ in range(draw + 1)][-1]
-        drawn = settings.temperature != 0  # else equal questions have equal answers
+        drawn = settings.temperature != 0  # otherwise equal requests have equal answers
         return ChatRequest(
             messages=tuple(chat),
             sampling=ChatSampling(
@@ -116,15 +115,17 @@ class ChatPolicy:
         request: Request,
         reply: ChatReply,
         sent: tuple[Message, ...],
-        told: ChatMessage | None,
+        message: ChatMessage | None,
         first: int,
         characters: int,
     ) -> TurnCompletion:
         answer = self._prompts.read(reply, request)
+        whole = len(reply.token_ids) == len(reply.logprobs) == reply.completion_tokens
         return TurnCompletion(
             action=answer.action,
             text=self._prompts.text_of(reply),
-            **token_fields(reply),
+            response_ids=reply.token_ids if whole else (),
+            logprobs=reply.logprobs if whole else (),
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
             seconds=reply.seconds,
@@ -132,17 +133,10 @@ class ChatPolicy:
             messages=sent,
             format_error="" if answer.actions else answer.problem,
             note=answer.problem if answer.actions else "",
-            told=told,
+            message=message,
             first=first,
             density=reply.prompt_tokens / max(characters, 1),
         )
-
-
-def token_fields(reply: ChatReply) -> dict[str, Any]:
-    """Return a reply's token ids and log-probabilities for a completion, where both are complete."""
-    if not len(reply.token_ids) == len(reply.logprobs) == reply.completion_tokens:
-        return {}
-    return {"response_ids": reply.token_ids, "logprobs": reply.logprobs}
 
 
 def failure(reason: EndReason, sent: tuple[Message, ...] = ()) -> Completion:

@@ -19,6 +19,7 @@ from agentgym.agents.language.model import ChatExchange, ChatModel
 from agentgym.agents.language.policy import ChatPolicy, failure
 from agentgym.agents.language.settings import ReflexionSettings
 from agentgym.agents.language.words import scaffold_words
+from agentgym.core.episodes import observed_text
 from agentgym.core.types import Completion, Message, Request, Trajectory
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatRole
 from agentgym.endpoint.errors import ContextOverflowError, RequestFailedError
@@ -29,7 +30,7 @@ _NO_ATTEMPTS = ("agent_error", "env_error")
 """Ends of episodes that are played again."""
 
 _REFLECTS = 1
-"""Which question of a turn the reflection is; the action's is 0."""
+"""Number of the reflection among the questions of a turn; the action's is 0."""
 
 
 class _Attempt(NamedTuple):
@@ -39,7 +40,7 @@ class _Attempt(NamedTuple):
     plan: tuple[tuple[str, str], ...]
     """The hash of each state acted in, with the action; of an attempt that succeeded."""
     chat: tuple[Message, ...]
-    """Of one that failed: all of it, as its last turn was sent and answered, and the question what went
+    """Messages of a failed attempt: its last turn as it was sent and answered, and the question what went
     wrong."""
 
 
@@ -94,7 +95,7 @@ class ReflexionPolicy(ChatPolicy):
         for attempt in known:
             if attempt.won and attempt.plan[request.turn : request.turn + 1]:
                 state_hash, action = attempt.plan[request.turn]
-                if state_hash == request.state_hash:  # else chance has led elsewhere: the model is asked
+                if state_hash == request.state_hash:  # otherwise chance led elsewhere
                     return Completion(action)
         reflected = _Reflection()
         last = request.rollout - 1
@@ -138,17 +139,17 @@ class ReflexionPolicy(ChatPolicy):
         """Return a failed attempt as a chat that ends with the question for a reflection."""
         last = trajectory.completions[-1]
         if not last.messages and not last.prompt_tokens:
-            return ()  # what was played again: nobody was asked
+            return ()  # the turn was replayed: there was no model call
         if not last.messages:
             raise UsageError(
                 f"Reflexion needs what was sent in rollout {trajectory.rollout} of {trajectory.task_id}, "
                 "which is in no transcript: keep transcripts, or start the run anew"
             )
-        messages = self._action_chat(last.messages)
+        index = self._request_index(last.messages)
+        messages = last.messages if index is None else last.messages[index + 2 :]
         if last.error is None:
             messages = (*messages, Message("assistant", last.text))
-        seen = trajectory.final_observation
-        text = defused(seen if isinstance(seen, str) else seen["text"])
+        text = defused(observed_text(trajectory.final_observation))
         final = self._words["final"].format(observation=text)
         return (*messages, Message("user", f"{final}\n\n{self._words['ask']}"))
 
@@ -168,11 +169,6 @@ class ReflexionPolicy(ChatPolicy):
             else _reflection_text(messages[index + 1].text)
         )
 
-    def _action_chat(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """Return the part of a completion's messages that queried its action."""
-        index = self._request_index(messages)
-        return messages if index is None else messages[index + 2 :]
-
 
 def _reflection_text(text: str) -> str:
     """Return a reflection without the thoughts before it."""
@@ -186,7 +182,7 @@ def _with_cost(completion: Completion, reflected: _Reflection) -> Completion:
         return completion
     return replace(
         completion,
-        response_ids=(),  # of the action alone, while tokens are those of both
+        response_ids=(),  # their ids are those of the action alone, while the counts include the reflection's
         logprobs=(),
         prompt_tokens=completion.prompt_tokens + reply.prompt_tokens,
         completion_tokens=completion.completion_tokens + reply.completion_tokens,

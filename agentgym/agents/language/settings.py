@@ -22,7 +22,7 @@ class Scaffold:
 
     name: str
     answer: str
-    """How the model answers where nothing else is asked for."""
+    """Format of the model's answers where no other is named."""
     conversation: bool
     """Whether a turn is a further message of one conversation, own answers kept; else every turn has a prompt
     of its own."""
@@ -40,23 +40,23 @@ class ChatAgentSettings:
     endpoint: str
     """URL of a server with OpenAI's chat completions, such as ``http://localhost:8000/v1``."""
     model: str
-    """What the server calls the model."""
+    """Name of the model on the server."""
     key_env: str = ""
     """Environment variable that holds the key; empty for none."""
     request: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of `agentgym.endpoint.spec.EndpointSpec`, such as ``timeout``."""
     temperature: Annotated[float, Bounds(0, 2)] | None = 0.0
-    """None for the server's own."""
+    """Sampling temperature; None for the server's own."""
     max_tokens: PositiveInt | None = 512
-    """Of a response; None for no limit."""
+    """Largest number of tokens in a response; None for no limit."""
     seed: NonNegativeInt = 0
     """Mixed into the seeds of responses; chooses demonstrations."""
     history: NonNegativeInt | Literal["all"] | None = None
     """Past turns told; None for the last `WINDOW` of a conversation, else for the suite's default."""
     wording: str = ""
-    """As `agentgym.prompts.load_template` takes it; empty for the suite's own."""
+    """Wording, as `agentgym.prompts.load_template` takes it; empty for the suite's own."""
     answer: str = ""
-    """As well; empty for the scaffold's."""
+    """Answer format, as `agentgym.prompts.load_template` takes it; empty for the scaffold's."""
     system: str = ""
     """System message; empty for none."""
     shots: Annotated[int, Bounds(0, MAX_SHOTS)] = 0
@@ -69,8 +69,8 @@ class ChatAgentSettings:
     """Whether the server is handed the tools and hands back calls, for the answer ``tool-calls``; else both
     are text."""
     budget: PositiveInt | None = None
-    """Most tokens of a prompt, as estimated from what the server counted at the turn before; older turns are
-    left out. None for no limit but the server's."""
+    """Largest number of tokens in a prompt, as estimated from what the server counted at the turn before;
+    older turns are left out. None for no limit but the server's."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and options that do not go together.
@@ -82,7 +82,7 @@ class ChatAgentSettings:
         if self.native_tools and self.answer != "tool-calls":
             raise UsageError('native_tools goes with answer = "tool-calls": set both, or neither')
         if not (self.images or self.image_text):
-            raise UsageError("without pictures there is only text to tell: set images or image_text")
+            raise UsageError("the model would see nothing of an observation: set images or image_text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,6 @@ class ReflexionSettings(ChatAgentSettings):
     """The options of the agent ``reflexion``."""
 
     memory: PositiveInt = 3
-    """Most reflections in a prompt; older ones are left out."""
+    """Largest number of reflections in a prompt; older ones are left out."""
     reflection_tokens: PositiveInt = 256
-    """Of a reflection at most."""
+    """Largest number of tokens in a reflection."""

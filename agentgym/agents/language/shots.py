@@ -25,7 +25,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """Demonstrations, and whose they are."""
+    """Demonstrations, and the agent that played them."""
 
     demonstrator: str
     """An agent's name."""
@@ -51,15 +51,15 @@ class _Demonstrator:
     agent: Policy
     prompts: ChatPrompts
     turns: list[tuple[ChatMessage, ...]] = field(default_factory=list)
-    """Of the episode being played: what each turn was sent, and the answer."""
+    """Turns of the episode being played: the messages sent in each, and the answer."""
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
         completions: list[Completion] = []
         for request, completion in zip(requests, self.agent.act(requests), strict=True):
-            told = self.prompts.turn(request)
+            message = self.prompts.turn(request)
             text = self.prompts.written(completion.action)
-            turn = TurnCompletion(completion.action, text, error=completion.error, told=told)
-            chat = self.prompts.chat(request, told, self.prompts.oldest(request))
+            turn = TurnCompletion(completion.action, text, error=completion.error, message=message)
+            chat = self.prompts.chat(request, message, self.prompts.oldest(request))
             self.turns.append((*chat, self.prompts.answered(turn, len(chat))))
             completions.append(turn)
         return completions
@@ -103,11 +103,11 @@ def make_shots(envs: AgentVectorEnv, prompts: ChatPrompts, count: int, seed: int
 
 def _check_answers(train: AgentVectorEnv) -> None:
     """Refuse an environment in which every demonstration would be another, and would have to be paid for."""
-    for answerer in train.prototype.query_backends.values():
-        if answerer.kind.standing == "attested":
+    for backend in train.prototype.query_backends.values():
+        if backend.kind.standing == "attested":
             raise UsageError(
                 f"demonstrations are played anew for every run, and {train.prototype.suite!r} asks "
-                f"{answerer.kind.name!r}, which cannot be computed here: leave shots out"
+                f"{backend.kind.name!r}, which cannot be computed here: leave shots out"
             )
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from agentgym.errors import UsageError
-from agentgym.history.diagnostics.source import (
+from agentgym.history.diagnostics.run_source import (
     RunSource,
     by_kept_iteration,
     mean,
@@ -19,27 +19,30 @@ from agentgym.history.diagnostics.source import (
     won_and_lost,
 )
 from agentgym.history.diagrams import Diagram, Panel, Series
-from agentgym.history.rollouts import KeptEpisode
+from agentgym.rollout.stored_episode import KeptEpisode
 
 MAX_SHOWN_STEPS = 50
-"""Steps of an episode that are shown."""
+"""Most steps of an episode in the picture."""
 
 _SUCCESS = "success"
-"""Names the node that wins lead to; no state hash is so short."""
+"""Name of the node that wins lead to; no state hash is so short."""
 
 ProgressMeasure: TypeAlias = Callable[[list[KeptEpisode]], dict[int, list[bool]]]
-"""From episodes to whether each of their steps progressed, by the place of the episode."""
+"""Function from episodes to a list of flags for each, by its index: whether a step made progress."""
 
 
 def rewards(source: RunSource) -> Diagram:
     """Mean rewards of an episode and of a step: a reward model's if there is one, else the environment's."""
     x = tuple(float(metrics.iteration) for metrics in source.iterations)
-    kept = tuple(float(iteration) for iteration in source.rollouts)
-    process = any(step.process_reward is not None for _, step in steps_of(source.episodes))
+    iterations = tuple(float(iteration) for iteration in source.rollouts)
+    process = any(credit.process_reward is not None for *_, credit in steps_of(source.episodes))
 
     def of_steps(episodes: list[KeptEpisode]) -> float | None:
         return mean(
-            [step.process_reward or 0.0 if process else step.reward for _, step in steps_of(episodes)]
+            [
+                credit.process_reward or 0.0 if process else step.reward
+                for _, step, credit in steps_of(episodes)
+            ]
         )
 
     title = "Mean process reward of a step" if process else "Mean reward of a step"
@@ -57,7 +60,7 @@ def rewards(source: RunSource) -> Diagram:
             Panel(
                 title=title,
                 x_label="iteration",
-                x=kept,
+                x=iterations,
                 series=(Series(label=title, y=by_kept_iteration(source, of_steps)),),
             ),
         ),
@@ -75,7 +78,7 @@ def progress(source: RunSource) -> Diagram:
 
 def graph_progress(episodes: list[KeptEpisode]) -> dict[int, list[bool]]:
     """Return whether each step came nearer to SUCCESS in its group's graph, by the place of its episode."""
-    solved = {(episode.iteration, episode.group) for episode in episodes if episode.won}
+    solved = {(episode.iteration, episode.group) for episode in episodes if episode.trajectory.won}
     left = {key: _distances([each for each in episodes if _group(each) == key]) for key in solved}
     found: dict[int, list[bool]] = {}
     for place, episode in enumerate(episodes):
@@ -86,13 +89,14 @@ def graph_progress(episodes: list[KeptEpisode]) -> dict[int, list[bool]]:
     return found
 
 
-def _group(episode: KeptEpisode) -> tuple[int, int]:
+def _group(episode: KeptEpisode) -> tuple[int, str]:
     return episode.iteration, episode.group
 
 
 def _path(episode: KeptEpisode) -> list[str]:
     """Return the states of an episode; after the last step of one that was won, SUCCESS."""
-    return [*(step.state_hash for step in episode.steps), _SUCCESS if episode.won else episode.final_hash]
+    *states, last = episode.trajectory.state_hashes
+    return [*states, _SUCCESS if episode.trajectory.won else last]
 
 
 def _distances(episodes: list[KeptEpisode]) -> dict[str, int]:
@@ -112,13 +116,7 @@ def _distances(episodes: list[KeptEpisode]) -> dict[str, int]:
 
 
 def progress_diagram(
-    source: RunSource,
-    measure: ProgressMeasure,
-    *,
-    name: str,
-    title: str,
-    remark: str,
-    panels: tuple[Panel, ...] = (),
+    source: RunSource, measure: ProgressMeasure, *, name: str, title: str, remark: str
 ) -> Diagram:
     """Return the diagram of a measure of progress over iterations, in episodes won and lost.
 
@@ -132,7 +130,7 @@ def progress_diagram(
             own = [
                 float(each)
                 for place, some in steps.items()
-                if episodes[place].won == (label == "won")
+                if episodes[place].trajectory.won == (label == "won")
                 for each in some
             ]
             rows[label].append(mean(own))
@@ -148,7 +146,7 @@ def progress_diagram(
         series=tuple(Series(label=f"episodes {label}", y=tuple(values)) for label, values in rows.items()),
         percent=True,
     )
-    return Diagram(name=name, title=f"{title}: {source.about}", panels=(panel, *panels), remark=remark)
+    return Diagram(name=name, title=f"{title}: {source.about}", panels=(panel,), remark=remark)
 
 
 def values(source: RunSource) -> Diagram:
@@ -157,7 +155,7 @@ def values(source: RunSource) -> Diagram:
     panels = []
     for iteration in dict.fromkeys((ends[0], ends[-1])):
         split = won_and_lost(source.rollouts[iteration])
-        length = max(len(episode.steps) for episode in source.rollouts[iteration])
+        length = max(len(episode.credit) for episode in source.rollouts[iteration])
         series = tuple(
             _profile(f"episodes {label}", own, min(length, MAX_SHOWN_STEPS))
             for label, own in split.items()
@@ -187,8 +185,8 @@ def values(source: RunSource) -> Diagram:
 def _profile(label: str, episodes: list[KeptEpisode], length: int) -> Series:
     columns = []
     for place in range(length):
-        steps = [episode.steps[place] for episode in episodes if place < len(episode.steps)]
-        columns.append([step.value for step in steps if step.value is not None])
+        credit = [episode.credit[place] for episode in episodes if place < len(episode.credit)]
+        columns.append([each.value for each in credit if each.value is not None])
     quartiles = [
         tuple(float(each) for each in np.quantile(own, (0.25, 0.75))) if own else (None, None)
         for own in columns

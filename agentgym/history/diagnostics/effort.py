@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from agentgym.history.diagnostics.source import RunSource
+from agentgym.history.diagnostics.run_source import RunSource
 from agentgym.history.diagrams import Diagram, Panel, Series
 
 STAGES = (
@@ -19,10 +19,10 @@ STAGES = (
     ("weights to the engine", "sync"),
     ("evaluation", "evaluate"),
 )
-"""Names of stages, and of the numbers that a run has of them; `_COARSE` where it lacks the fine ones."""
+"""Stages with the metrics that they sum; a run without the fine ones has those of `_COARSE`."""
 
 _SMALL = 0.01
-"""Stages of a smaller share are drawn together."""
+"""Share of the time below which stages are drawn together."""
 
 _COARSE = (
     ("sampling", "model"),

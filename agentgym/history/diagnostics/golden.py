@@ -11,18 +11,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agentgym.core.hashing import canonical_json
+from agentgym.core.types import Trajectory
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import Estimate, t_interval, wilson
 from agentgym.evaluation.log.results import EvalSample
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.history.diagnostics.lengths import OracleDistance, trained_on
-from agentgym.history.diagnostics.source import RunSource
+from agentgym.history.diagnostics.run_source import RunSource
 from agentgym.history.diagrams import Diagram, Panel, Series
-from agentgym.history.rollouts import KeptEpisode
 
-_Episodes: TypeAlias = Sequence[KeptEpisode] | Sequence[EvalSample]
+_Episodes: TypeAlias = Sequence[Trajectory] | Sequence[EvalSample]
 _Environment: TypeAlias = tuple[str, str, dict[str, Any]]
-"""Id, split and options."""
+"""Id, split and options of an environment."""
 
 
 @dataclass(slots=True)
@@ -32,9 +32,9 @@ class _Row:
     label: str
     won: dict[int, list[bool]] = field(default_factory=lambda: defaultdict(list))
     beyond: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Steps more than the golden ones."""
+    """Steps beyond the golden length, by golden length."""
 
-    def add(self, episode: KeptEpisode | EvalSample, golden: int) -> None:
+    def add(self, episode: Trajectory | EvalSample, golden: int) -> None:
         """Take an episode."""
         steps = episode.length if isinstance(episode, EvalSample) else len(episode.steps)
         self.won[golden].append(episode.won)
@@ -78,7 +78,7 @@ def golden_length(*sources: RunSource) -> Diagram:
                     rows[-1].add(episode, golden)
     known = sorted({golden for row in rows for golden in row.won})
     if not known:
-        raise UsageError("the oracle wins none of the tasks that were played, so they have no length")
+        raise UsageError("the oracle wins none of the played tasks: choose another diagnostic")
 
     def panel(title: str, measure: Callable[[_Row, int], Estimate | None], *, percent: bool = False) -> Panel:
         return _panel(title, known, [_estimated(row.label, row, known, measure) for row in rows], percent)
@@ -104,14 +104,14 @@ def golden_length(*sources: RunSource) -> Diagram:
 def _played(source: RunSource, *, alone: bool) -> Iterator[tuple[str, _Environment, _Episodes]]:
     """Yield a run's sets of episodes: name, environment, episodes."""
     if source.is_training:
-        kept = list(source.rollouts)
-        shown = kept if source.chosen else dict.fromkeys((kept[0], kept[-1]) if alone else kept[-1:])
+        stored = list(source.rollouts)
+        shown = stored if source.chosen else dict.fromkeys((stored[0], stored[-1]) if alone else stored[-1:])
         for iteration in shown:
             label = f"iteration {iteration}"
             yield (
                 label if alone else f"{source.about}, {label}",
                 trained_on(source),
-                source.rollouts[iteration],
+                [episode.trajectory for episode in source.rollouts[iteration]],
             )
         return
     run = open_run(source.folder)

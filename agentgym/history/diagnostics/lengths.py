@@ -11,18 +11,18 @@ from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
-from agentgym.core.types import Request
+from agentgym.core.types import Request, Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.results import EvalSample
 from agentgym.history.diagnostics.credit import progress_diagram
-from agentgym.history.diagnostics.source import RunSource
+from agentgym.history.diagnostics.run_source import RunSource
 from agentgym.history.diagrams import Diagram
-from agentgym.history.rollouts import KeptEpisode
 from agentgym.registration import open_env
+from agentgym.rollout.stored_episode import KeptEpisode
 
 _BEYOND = 400
-"""Steps after which an oracle counts as lost."""
+"""Most steps of an oracle; after them it counts as lost."""
 
 
 def trained_on(source: RunSource) -> tuple[str, str, dict[str, Any]]:
@@ -43,17 +43,17 @@ class OracleDistance:
         self._lengths: dict[str, int | None] = {}
         self._queries = 0
 
-    def golden(self, episode: KeptEpisode | EvalSample) -> int | None:
+    def golden(self, episode: Trajectory | EvalSample) -> int | None:
         """Return the length of the oracle's own episode; None where it does not win."""
         if episode.task_id not in self._lengths:
             info = self._begin(episode)
             self._lengths[episode.task_id] = self._distance(episode, info["state_hash"])
         return self._lengths[episode.task_id]
 
-    def along(self, episode: KeptEpisode) -> list[int | None]:
+    def along(self, episode: Trajectory) -> list[int | None]:
         """Return the distance of every state of an episode, the last one included.
 
-        The replay must come to the recorded states.
+        The replay must reach the recorded states.
         """
         info = self._begin(episode)
         distances = [self._distance(episode, info["state_hash"])]
@@ -68,12 +68,12 @@ class OracleDistance:
             distances.append(ended if terminated else self._distance(episode, info["state_hash"]))
         return distances
 
-    def _begin(self, episode: KeptEpisode | EvalSample) -> dict[str, Any]:
+    def _begin(self, episode: Trajectory | EvalSample) -> dict[str, Any]:
         options = {"task": episode.task_id, "rollout": episode.rollout}
         _, info = self._env.reset(seed=episode.seed, options=options)
         return info
 
-    def _distance(self, episode: KeptEpisode | EvalSample, state_hash: str) -> int | None:
+    def _distance(self, episode: Trajectory | EvalSample, state_hash: str) -> int | None:
         key = (episode.task_id, state_hash)
         if key not in self._known:
             self._known[key] = self._play(deepcopy(self._env))
@@ -109,7 +109,7 @@ def true_progress(source: RunSource) -> Diagram:
     oracle = OracleDistance(*trained_on(source))
 
     def measure(episodes: list[KeptEpisode]) -> dict[int, list[bool]]:
-        return {place: _nearer(oracle.along(episode)) for place, episode in enumerate(episodes)}
+        return {place: _nearer(oracle.along(episode.trajectory)) for place, episode in enumerate(episodes)}
 
     return progress_diagram(
         source,

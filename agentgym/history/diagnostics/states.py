@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agentgym.history.diagnostics.source import RunSource, by_kept_iteration, joined_panel
+from agentgym.history.diagnostics.run_source import RunSource, by_kept_iteration, joined_panel, steps_of
 from agentgym.history.diagrams import Diagram, Panel, Series
-from agentgym.history.rollouts import KeptEpisode, kept_iterations
+from agentgym.history.rollouts import kept_iterations
+from agentgym.rollout.stored_episode import KeptEpisode
 
 BUCKETS = (
     ("1", 1, 1),
@@ -22,15 +23,15 @@ BUCKETS = (
 def group_sizes(episodes: list[KeptEpisode]) -> list[int]:
     """Return the number of steps in each state, where those of a group are compared."""
     counts = Counter(
-        (episode.iteration, episode.group, step.state_hash) for episode in episodes for step in episode.steps
+        (episode.iteration, episode.group, step.state_hash) for episode, step, _ in steps_of(episodes)
     )
     return list(counts.values())
 
 
 def step_groups(source: RunSource) -> Diagram:
     """Sizes of step groups, as shares of states and of steps: at first and at last, or as chosen."""
-    kept = list(source.rollouts)
-    numbers = kept if source.chosen else dict.fromkeys((kept[0], kept[-1]))
+    stored = list(source.rollouts)
+    numbers = stored if source.chosen else dict.fromkeys((stored[0], stored[-1]))
     shown = {f"iteration {number}": source.rollouts[number] for number in numbers}
     panels = []
     for title, weighted in (("Share of states", False), ("Share of steps", True)):
@@ -96,7 +97,7 @@ def _of_groups(source: RunSource) -> tuple[Panel, Panel]:
         return len(group_sizes(episodes)) / max(len({episode.group for episode in episodes}), 1)
 
     def per_step(episodes: list[KeptEpisode]) -> float | None:
-        return len(group_sizes(episodes)) / max(sum(len(episode.steps) for episode in episodes), 1)
+        return len(group_sizes(episodes)) / max(sum(len(episode.trajectory.steps) for episode in episodes), 1)
 
     return (
         Panel(

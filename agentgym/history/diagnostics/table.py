@@ -10,14 +10,14 @@ from typing import Final, Literal, TypeAlias
 from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
 from agentgym.history.diagnostics import credit, effort, golden, lengths, states, trees
-from agentgym.history.diagnostics.source import RunSource
+from agentgym.history.diagnostics.run_source import RunSource
 from agentgym.history.diagrams import Diagram
 
 DiagnosticData: TypeAlias = Literal["metrics", "rollouts", "rollouts and environment"]
-"""What a diagnostic is computed from: ``metrics.jsonl``, kept rollouts, or these and the oracle."""
+"""Data that a diagnostic reads: ``metrics.jsonl``, stored rollouts, or these and the oracle."""
 
 COMPARING: Final = ("unique-states", "state-score", "golden-length")
-"""Diagnostics that show several runs side by side; the others are of one."""
+"""Diagnostics that compare several runs; the others show one."""
 
 _TABLE: Final[Mapping[str, tuple[DiagnosticData, Callable[..., Diagram]]]] = MappingProxyType(
     {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgym.errors import UsageError
-from agentgym.history.diagnostics.source import RunSource, joined_panel, mean
+from agentgym.history.diagnostics.run_source import RunSource, joined_panel, mean
 from agentgym.history.diagrams import Diagram, Panel, Series
 
 RATES = ("new", "0", "0-0.25", "0.25-0.5", "0.5-0.75", "0.75-1", "1")

@@ -1,1 +1,1 @@
-"""Ways of answering: each a writer, and a reader that undoes it."""
+"""Answer formats: each a writer, and a reader that undoes it."""

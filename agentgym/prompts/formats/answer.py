@@ -1,4 +1,4 @@
-"""What a response says, and the record of a way of answering."""
+"""Answers read from responses, and the record of an answer format."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ AnswerWriter: TypeAlias = Callable[[str, Sequence[str], tuple[Tool, ...]], str]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was read from a response."""
+    """Thought and actions that were read from a response."""
 
     thought: str
     """The reasoning; empty where there is none or the format has no place for it."""
     actions: tuple[str, ...]
-    """Without blanks around them; empty where none could be read."""
+    """Actions without blanks around them; empty where none could be read."""
     problem: str
     """One line on how the response departs from the format; empty where it keeps to it.
 
@@ -30,17 +30,13 @@ class Answer:
 
     @property
     def action(self) -> str:
-        """What is sent to the environment: the actions, one a line.
-
-        Empty where none could be read. Environments without parallel actions accept neither that nor
-        more than one line, so that a bad answer costs its step.
-        """
+        """String for the environment: the actions, one a line."""
         return "\n".join(self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFormat:
-    """A way of answering.
+    """Answer format: a writer, and a reader that undoes it.
 
     Example:
         >>> from agentgym.prompts.parsers import FORMATS
@@ -57,11 +53,11 @@ class AnswerFormat:
     several: bool
     """Whether there is a place for more than one action."""
     writer: AnswerWriter
-    """Lays out a thought and actions; raises `UnreadableError` on what it has no words for."""
+    """Writer of a thought and actions; raises `UnreadableError` where the format has no words for one."""
     reader: Callable[[str, tuple[Tool, ...]], Answer]
-    """Reads what the writer laid out; raises `UnreadableError` on what it cannot read."""
+    """Reader of the writer's responses; raises `UnreadableError` on any other."""
     tools: tuple[Tool, ...] = ()
-    """What calls are checked against, and the actions that they are; empty where any call is taken."""
+    """Tools that calls are checked against, and whose actions they are; empty where any call is taken."""
     needs: tuple[str, ...] = ()
     """Names of tools, with a single string each, without which it cannot be used."""
 
@@ -71,7 +67,7 @@ class AnswerFormat:
         Raises:
             UsageError: two have the same name, or one that it needs is not there.
         """
-        tool_schemas(tools)  # whose names differ
+        tool_schemas(tools)  # refuses equal names
         found = [tool.name for tool in tools if tool.takes_text]
         if not set(self.needs) <= set(found):
             raise UsageError(
@@ -97,8 +93,8 @@ class AnswerFormat:
         """Write the response that says this, such as an expert's for a model to learn from.
 
         Args:
-            thought: left out where the format has no place for it.
-            actions: at least one; exactly one where the format has no place for several.
+            thought: the thought, which a format without a place for it omits.
+            actions: one action or several; exactly one where the format has no place for several.
 
         Raises:
             UsageError: `parse` would read something else, for example because an action holds a
@@ -136,7 +132,7 @@ def split_thought(text: str, tag: str, *, first: bool = False) -> tuple[str, str
     if not closed:
         if opening in text:
             raise UnreadableError(f"a {opening} that is not closed")
-        thought, rest = split_thought_marks(text) if tag == "think" else ("", text)  # of another family
+        thought, rest = split_thought_marks(text) if tag == "think" else ("", text)  # another family's tag
         return thought, rest, "" if thought else f"no {opening}...{closing}"
     before, opened, thought = head.partition(opening)
     return (thought if opened else before).strip(), rest, ""

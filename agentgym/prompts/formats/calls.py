@@ -88,31 +88,29 @@ def _dumped(call: ToolCall) -> str:
 
 
 def _read(text: str, whole: str, tools: tuple[Tool, ...], after: str) -> Answer:
-    """Read a response, or what follows its analysis.
+    """Read a response, or what follows its analysis, whose name is ``after``.
 
-    Args:
-        text: to be read.
-        whole: the response, which stands for a call of a tool that needs no tags.
-        tools: what may be called; empty for anything with one string.
-        after: what the thought is called.
+    ``whole``: the response, which stands for a call of a tool that needs no tags.
     """
     answer = next((tool for tool in tools if tool.name == ANSWER.name and tool.takes_text), None)
     names = [tool.name for tool in tools]
-    said = read_text(text, names, answer_tags=answer is not None, thinks=after == "thought")
-    if said.problem:
-        raise UnreadableError(said.problem)
+    reading = read_text(text, names, answer_tags=answer is not None, thinks=after == "thought")
+    if reading.problem:
+        raise UnreadableError(reading.problem)
     alone = {tool.name for tool in tools if not tool.parallel}
-    if len(said.calls) > 1 and not alone.isdisjoint(call.name for call in said.calls):
-        action, _ = action_of_raw_call(said.calls[0], tools)
-        return Answer(said.thought, (action,), f"{len(said.calls)} calls where one is asked for: the first")
-    read = [action_of_raw_call(call, tools) for call in said.calls]
+    if len(reading.calls) > 1 and not alone.isdisjoint(call.name for call in reading.calls):
+        action, _ = action_of_raw_call(reading.calls[0], tools)
+        return Answer(
+            reading.thought, (action,), f"{len(reading.calls)} calls where one is asked for: the first"
+        )
+    read = [action_of_raw_call(call, tools) for call in reading.calls]
     if read:
         notes = "; ".join(note for _, note in read if note)
-        return Answer(said.thought, tuple(action for action, _ in read), notes)
+        return Answer(reading.thought, tuple(action for action, _ in read), notes)
     for tool in tools:
         if tool.untagged and whole.strip():
             call = ToolCall(tool.name, {tool.parameters[0].name: whole.strip()})
-            return Answer(said.thought, (_checked(call, tools),), "")
+            return Answer(reading.thought, (_checked(call, tools),), "")
     raise UnreadableError(f"no <tool_call>...</tool_call> after the {after}")
 
 
@@ -125,10 +123,10 @@ def action_of_raw_call(call: RawCall, tools: tuple[Tool, ...]) -> tuple[str, str
     for tool in tools:
         if tool.name == call.name:
             if isinstance(call.arguments, Between):
-                said = call.arguments.strip()
-                if not said:
+                argument = call.arguments.strip()
+                if not argument:
                     raise UnreadableError(f"an empty <{call.name}>")
-                return _checked(ToolCall(call.name, {tool.parameters[0].name: said}), tools), ""
+                return _checked(ToolCall(call.name, {tool.parameters[0].name: argument}), tools), ""
             arguments, notes = fitted(call, tool.schema()["function"]["parameters"])
             return _checked(ToolCall(call.name, arguments), tools), "; ".join(notes)
     if tools:

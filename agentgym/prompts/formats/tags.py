@@ -80,10 +80,10 @@ def read_search_r1(text: str, tools: tuple[Tool, ...]) -> Answer:
     content, closed, _ = rest[found.end() :].partition(f"</{found[1]}>")
     if not closed:
         raise UnreadableError(f"a <{found[1]}> that is not closed")
-    return Answer(thought, (_said(found[1], content.strip(), tools),), problem)
+    return Answer(thought, (_tagged_action(found[1], content.strip(), tools),), problem)
 
 
-def _said(name: str, text: str, tools: tuple[Tool, ...]) -> str:
+def _tagged_action(name: str, text: str, tools: tuple[Tool, ...]) -> str:
     if not text:
         raise UnreadableError(f"an empty <{name}>")
     (parameter,) = next(tool.parameters for tool in tools if tool.name == name)
@@ -104,7 +104,7 @@ def tag_format(action_tag: str, thought_tag: str = "") -> AnswerFormat:
 
     Args:
         action_tag: name of the tag, without angle brackets.
-        thought_tag: of the thought's; empty where none is asked for.
+        thought_tag: name of the thought's tag; empty for an answer without a thought.
 
     Raises:
         UsageError: a name is no name.
@@ -118,8 +118,8 @@ def tag_format(action_tag: str, thought_tag: str = "") -> AnswerFormat:
             raise UsageError(f"{tag!r} is no name of a tag: use letters, digits, - and _")
 
     def write(thought: str, actions: Sequence[str], tools: tuple[Tool, ...]) -> str:
-        said = "".join(f"<{action_tag}>{action}</{action_tag}>" for action in actions)
-        return f"<{thought_tag}>\n{thought}\n</{thought_tag}>\n{said}" if thought_tag else said
+        tagged = "".join(f"<{action_tag}>{action}</{action_tag}>" for action in actions)
+        return f"<{thought_tag}>\n{thought}\n</{thought_tag}>\n{tagged}" if thought_tag else tagged
 
     def read(text: str, tools: tuple[Tool, ...]) -> Answer:
         before, opened, rest = text.partition(f"<{action_tag}>")

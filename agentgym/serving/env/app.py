@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from fastapi import Request, Response, WebSocket
 
 POSTED = ("reset", "step", "state", "snapshot", "restore", "reset_many", "step_many", "close_many", "mcp")
-"""Messages that are also routes."""
+"""Messages that are also routes of HTTP."""
 
 PURPOSE = "the environment server"
 
 ADDRESSES = 4_096
-"""Addresses whose rates are known."""
+"""Most addresses whose message rates are counted."""
 
 _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 _HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
 
 
 class _Door:
-    """Lets messages in, and has them carried out: at once, or in a thread where the environment may wait."""
+    """Admission and execution of messages: at once, or in a thread where the environment may wait."""
 
     def __init__(self, service: EnvService, guard: HostGuard, token: str | None):
         self.service = service
@@ -49,7 +49,7 @@ class _Door:
         self._guard = guard
         self._token = None if token is None else token.encode()
         self._room: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """By address: messages that it may still send, and since when."""
+        """Number of messages that an address may still send, and the time of that count."""
 
     def check(self, connection: Any) -> "Response | None":
         """Return the refusal of a request or a WebSocket; None where it is let in. All may ask for health."""
@@ -57,8 +57,8 @@ class _Door:
             if (refused := refusal(connection, self._guard, "play")) is not None:
                 raise SessionError(refused.status, "SESSION_ERROR", refused.line)
             given = connection.headers.get("authorization", "").encode()
-            asks = self._token is not None and connection.scope["path"] != "/health"
-            if asks and not hmac.compare_digest(given, b"Bearer " + (self._token or b"")):
+            needs_token = self._token is not None and connection.scope["path"] != "/health"
+            if needs_token and not hmac.compare_digest(given, b"Bearer " + (self._token or b"")):
                 line = "this server asks for a token: send Authorization: Bearer TOKEN"
                 raise SessionError(401, "SESSION_ERROR", line)
             self.count(connection)
@@ -133,7 +133,7 @@ def make_app(service: EnvService, guard: HostGuard, token: str | None = None) ->
 
     async def front(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "websocket" and scope["path"] == "/ws":
-            with suppress(WebSocketDisconnect):  # the client has gone before its answer
+            with suppress(WebSocketDisconnect):  # the client disconnected before its answer
                 await _play(door, WebSocket(scope, receive, send))
         elif scope["type"] == "http" and scope["method"] == "POST" and scope["path"] in messages:
             response = await messages[scope["path"]](Request(scope, receive))
@@ -192,7 +192,7 @@ def _denied(error: SessionError) -> "Response":
 
 
 def _shown(value: Callable[[], Any]) -> Callable[["Request"], Awaitable["Response"]]:
-    """Return the route of what is served."""
+    """Return the route of a value, which each request computes anew."""
     from fastapi import Request
 
     async def route(request: Request) -> "Response":
@@ -210,7 +210,7 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
             body = await _in_time(door, request)
             async with door.turns.turn(address := _address_of(request)):
                 data = _read(body or b"{}")
-                if kind == "step" and isinstance(data, dict):  # HTTP has the action in an object of its own
+                if kind == "step" and isinstance(data, dict):  # HTTP nests the action in an object
                     action = data.pop("action", None)
                     data |= (
                         action if isinstance(action, dict) else {} if action is None else {"action": action}
@@ -239,7 +239,7 @@ async def _in_time(door: _Door, request: "Request") -> bytes:
 
 
 def _read(text: str | bytes) -> Any:
-    """Return the value of a JSON text; SessionError where it is none."""
+    """Return the value of a JSON text; SessionError for another text."""
     try:
         return loads_json(text, "the message", half_characters="kept")
     except UsageError as error:
@@ -270,8 +270,8 @@ async def _play(door: _Door, websocket: "WebSocket") -> None:
             if reply is None:
                 break
             try:
-                await websocket.send_text(written)  # the next message is read when its client takes this
-            except RuntimeError:  # the server has closed it meanwhile, since no pong came
+                await websocket.send_text(written)  # no further message is read before the client takes this
+            except RuntimeError:  # the server has closed it meanwhile for want of a pong
                 return
     except SessionError as error:
         await websocket.send_text(_json(_error(error)))

@@ -29,12 +29,12 @@ from agentgym.vector.core import AgentVectorEnv
 T = TypeVar("T")
 
 PAGE = 1_000
-"""Tasks that are asked for at once."""
+"""Number of tasks in one request."""
 _KINDS: dict[str, type] = {
     "task_id": str, "task_type": str, "turn": int, "state_hash": str, "admissible_actions": list,
     "action_is_valid": bool, "won": bool, "score": float, "progress": float,
 }  # fmt: skip
-"""Types of the infos that every environment has."""
+"""Types of the info keys that every environment has."""
 
 
 class RemoteServer:
@@ -61,7 +61,7 @@ class RemoteServer:
         self.space = self.read(lambda: read_space(self.about["observation_space"]))
 
     def ask(self, kind: str, **data: Any) -> Any:
-        """Have a message carried out, and return its answer.
+        """Send a message, and return its answer.
 
         `ResetNeeded` where a session's episode is over, or stands at another step; `LookupError` where the
         server does not know a session any more; `UnansweredError` where it does not answer.
@@ -69,7 +69,7 @@ class RemoteServer:
         return self._send("POST", f"/{kind}", json.dumps(data).encode())
 
     def read(self, function: Callable[[], T]) -> T:
-        """Return what a function reads out of an answer; UnansweredError where that is not there."""
+        """Return a function's value of an answer; UnansweredError for an answer of another form."""
         try:
             return function()
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
@@ -98,7 +98,7 @@ class RemoteServer:
 
 
 class RemoteTaskSet(TaskSet):
-    """The tasks of the split that is served, by id; what they hold stays on the server."""
+    """Tasks of the served split, by id; their content stays on the server."""
 
     def __init__(self, server: RemoteServer):
         """Take the server's word for their number and manifest."""
@@ -233,7 +233,7 @@ class RemoteVectorEnv(AgentVectorEnv):
         sessions = [self._sessions[slot] for slot in slots]
         try:
             answer = self._server.ask("reset_many", sessions=sessions, **given)
-        except LookupError:  # they have been idle for too long: the new episodes have sessions of their own
+        except LookupError:  # the sessions expired: the new episodes get new ones
             answer = self._server.ask("reset_many", sessions=[None] * len(slots), **given)
         return Starts(*self._shown(slots, answer))
 
@@ -367,7 +367,7 @@ class RemoteEnv(gymnasium.Env[Any, str]):
         return observation, dict(info)
 
     def measures(self) -> dict[str, float]:
-        """Return the measures of the episode as it stands, as `AgentEnv.measures`."""
+        """Return the measures of the current episode, as `AgentEnv.measures`."""
         return self._slots.measures(0)
 
     def close(self) -> None:

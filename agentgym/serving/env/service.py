@@ -28,14 +28,14 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger("uvicorn.error")  # the server's own, which is shown
 
 MAX_RANGE = 1_000
-"""Tasks that are listed at once."""
+"""Most tasks in one answer."""
 
 
 class Reply(NamedTuple):
     """The answer to a message."""
 
     type: str
-    """As OpenEnv's WebSocket names it."""
+    """Type of the answer in OpenEnv's WebSocket protocol."""
     data: Any
 
 
@@ -44,9 +44,9 @@ class Client:
     """Sender of messages: one WebSocket, or one request."""
 
     session: str | None = None
-    """Named by messages that name none."""
+    """Session of messages that name none."""
     attaches: bool = False
-    """Whether no other WebSocket may be opened for its session."""
+    """Whether no other WebSocket may open its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class EnvService:
         self.limits = limits
         self.envs = envs
         self.sessions = EnvSessions(envs, limits)
-        waits = bool(envs.prototype.query_backends)  # for outside answers, such as a model's
+        waits = bool(envs.prototype.query_backends)  # waits for answers of query backends, such as a model's
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="env") if waits else None
         if self._thread is not None and isinstance(envs, SerialVectorEnv):
             envs.wake_with(partial(self._thread.submit, self.sessions.collect))
@@ -220,7 +220,7 @@ class EnvService:
         if client.session is not None and client.session in self.sessions:
             self.sessions.find(client.session).attached = False
             if owned:
-                with suppress(SessionError):  # it waits for an answer, and ends when it has been idle
+                with suppress(SessionError):  # it waits for an answer, and expires later
                     self.sessions.close([client.session])
 
     # ---- what is served ----------------------------------------------------------------------
@@ -272,39 +272,39 @@ class EnvService:
     # ---- messages ----------------------------------------------------------------------------
 
     def _reset(self, client: Client, data: Any) -> Waiting[Reply]:
-        asked = parse(_Reset, data, "reset")
-        self._check_split(asked.split)
-        task = asked.task
-        if asked.index is not None:
-            if task is not None or not 0 <= asked.index < len(self.envs.tasks):
+        request = parse(_Reset, data, "reset")
+        self._check_split(request.split)
+        task = request.task
+        if request.index is not None:
+            if task is not None or not 0 <= request.index < len(self.envs.tasks):
                 raise UsageError(f"reset: index is from 0 to {len(self.envs.tasks) - 1:,}, without a task")
-            task = self.envs.tasks[asked.index].id
-        if asked.episode_id is not None and len(asked.episode_id) > 255:
+            task = self.envs.tasks[request.index].id
+        if request.episode_id is not None and len(request.episode_id) > 255:
             raise UsageError("reset: episode_id has at most 255 characters")
-        own = asked.session_id or (client.session if client.session in self.sessions else None)
-        played = yield from self.sessions.reset([own], [task], [asked.seed], [asked.rollout])
+        own = request.session_id or (client.session if client.session in self.sessions else None)
+        played = yield from self.sessions.reset([own], [task], [request.seed], [request.rollout])
         (session,) = played.sessions
-        session.snapshots = asked.snapshot
-        if asked.episode_id is not None:
-            session.episode_id = asked.episode_id
-        if asked.session_id is None:
+        session.snapshots = request.snapshot
+        if request.episode_id is not None:
+            session.episode_id = request.episode_id
+        if request.session_id is None:
             self._take(client, session)
         return Reply("observation", self._row(played))
 
     def _step(self, client: Client, data: Any) -> Waiting[Reply]:
         plain = isinstance(data, dict) and data.keys() == {"action"} and type(data["action"]) is str
         # a record takes as long to parse as a step to play
-        asked = _Step(data["action"]) if plain else parse(_Step, data, "step")
-        session = self._of(client, asked.session_id)
-        turns = None if asked.turn is None else [asked.turn]
-        played = yield from self.sessions.step([session.id], [asked.action], turns)
+        request = _Step(data["action"]) if plain else parse(_Step, data, "step")
+        session = self._of(client, request.session_id)
+        turns = None if request.turn is None else [request.turn]
+        played = yield from self.sessions.step([session.id], [request.action], turns)
         return Reply("observation", self._row(played))
 
     def _state(self, client: Client, data: Any) -> Reply:
-        asked = parse(_Named, data, "state")
-        if (asked.session_id or client.session) is None:
+        request = parse(_Named, data, "state")
+        if (request.session_id or client.session) is None:
             return Reply("state", {"episode_id": None, "step_count": 0})
-        session = self._of(client, asked.session_id)
+        session = self._of(client, request.session_id)
         state = {
             "episode_id": session.episode_id,
             "step_count": session.turn,
@@ -321,35 +321,35 @@ class EnvService:
         return Reply("snapshot", {"session_id": session.id, "snapshot": self._held(session)})
 
     def _restore(self, client: Client, data: Any) -> Reply:
-        asked = parse(_Restore, data, "restore")
+        request = parse(_Restore, data, "restore")
         try:
-            held = b64decode(asked.snapshot, validate=True)
+            held = b64decode(request.snapshot, validate=True)
         except ValueError as error:
             raise UsageError(f"restore: the snapshot is not base64: {error}") from error
-        own = asked.session_id or (client.session if client.session in self.sessions else None)
+        own = request.session_id or (client.session if client.session in self.sessions else None)
         played = self.sessions.restore(own, held)
-        if asked.session_id is None:
+        if request.session_id is None:
             self._take(client, played.sessions[0])
         return Reply("observation", self._row(played))
 
     def _reset_many(self, client: Client, data: Any) -> Waiting[Reply]:
-        asked = parse(_ResetMany, data, "reset_many")
-        played = yield from self.sessions.reset(asked.sessions, asked.tasks, asked.seeds, asked.rollouts)
-        return self._rows(played)
+        request = parse(_ResetMany, data, "reset_many")
+        sessions, tasks = request.sessions, request.tasks
+        return self._rows((yield from self.sessions.reset(sessions, tasks, request.seeds, request.rollouts)))
 
     def _step_many(self, client: Client, data: Any) -> Waiting[Reply]:
         kinds = {"sessions": str, "actions": str, "turns": int}
         plain = isinstance(data, dict) and data.keys() == kinds.keys()
         if plain and all(type(data[k]) is list and set(map(type, data[k])) == {kinds[k]} for k in kinds):
-            asked = _StepMany(**data)
+            request = _StepMany(**data)
         else:
-            asked = parse(_StepMany, data, "step_many")
-        return self._rows((yield from self.sessions.step(asked.sessions, asked.actions, asked.turns)))
+            request = parse(_StepMany, data, "step_many")
+        return self._rows((yield from self.sessions.step(request.sessions, request.actions, request.turns)))
 
     def _close_many(self, client: Client, data: Any) -> Reply:
-        asked = parse(_Close, data, "close_many")
-        self.sessions.close(asked.sessions)
-        return Reply("closed", {"sessions": len(asked.sessions)})
+        request = parse(_Close, data, "close_many")
+        self.sessions.close(request.sessions)
+        return Reply("closed", {"sessions": len(request.sessions)})
 
     def _num_tasks(self, client: Client, data: Any) -> Reply:
         self._check_split(parse(_Tasks, data, "num_tasks").split)
@@ -363,10 +363,10 @@ class EnvService:
         return Reply("tasks", {"task": listed["tasks"][0]})
 
     def _task_range(self, client: Client, data: Any) -> Reply:
-        asked = parse(_Tasks, data, "task_range")
-        self._check_split(asked.split)
+        request = parse(_Tasks, data, "task_range")
+        self._check_split(request.split)
         tasks = self.envs.tasks
-        wanted = range(*slice(asked.start, asked.stop).indices(len(tasks)))
+        wanted = range(*slice(request.start, request.stop).indices(len(tasks)))
         if len(wanted) > MAX_RANGE:
             raise UsageError(f"a range has at most {MAX_RANGE:,} tasks: ask for it in parts")
         found = (tasks[number] for number in wanted)
@@ -416,7 +416,7 @@ class EnvService:
     # ---- tools, as the Model Context Protocol has them ----------------------------------------
 
     def _mcp(self, client: Client, data: Any) -> Waiting[Reply]:
-        """Answer JSON-RPC; what is wrong with a call is an answer too."""
+        """Answer JSON-RPC; an error in a call is an answer too."""
         number = data.get("id") if isinstance(data, dict) else None
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": number if isinstance(number, str | int) else None}
         try:
@@ -458,8 +458,8 @@ class EnvService:
                     "isError": False,
                 }
             case "openenv/session/create":
-                asked = {key: value for key, value in params.items() if key != "session_id"}
-                begun = yield from self._reset(Client(), asked)
+                settings = {key: value for key, value in params.items() if key != "session_id"}
+                begun = yield from self._reset(Client(), settings)
                 return {"session_id": begun.data["metadata"]["session_id"]}
             case "openenv/session/close":
                 self.sessions.close([self._of(Client(), own).id])

@@ -17,8 +17,8 @@ from agentgym.errors import UsageError
 from agentgym.serving.turns import Waiting
 from agentgym.vector.batching import Infos, batch_observations, info_columns
 from agentgym.vector.core import AgentVectorEnv
-from agentgym.vector.queries import Answered
 from agentgym.vector.serial import SerialVectorEnv
+from agentgym.vector.slot_answers import Answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class EnvLimits:
     """Limits of an environment's server."""
 
     sessions: PositiveInt = 1_024
-    """Sessions at once; also WebSockets."""
+    """Most sessions, and most WebSockets."""
     idle: PositiveFloat = 600.0
-    """Seconds after which a session without a message ends, and a WebSocket is closed."""
+    """Seconds after which an idle session ends and an idle WebSocket is closed."""
     body: PositiveInt = 4 << 20
-    """Bytes of a message."""
+    """Largest size of a message, in bytes."""
     rate: PositiveInt = 10_000
-    """Messages a second from one address."""
+    """Most messages a second from one address."""
     patience: PositiveFloat = 30.0
-    """Seconds in which a request has to come whole."""
+    """Longest time for a request to arrive, in seconds."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError unless each limit lets something through."""
@@ -57,16 +57,16 @@ class EnvSession:
     id: str
     slot: int
     used: float
-    """When a message last named it."""
+    """Time of the last message for this session."""
     episode_id: str = ""
     turn: int = 0
     terminated: bool = False
     truncated: bool = False
     state_hash: str = ""
     snapshots: bool = False
-    """Whether each observation comes with a snapshot."""
+    """Whether observations are returned with snapshots."""
     attached: bool = False
-    """Whether a WebSocket plays it."""
+    """Whether a WebSocket has opened it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class SessionResults:
 
     sessions: Sequence[EnvSession]
     observations: Any
-    """A batch, as `AgentVectorEnv.step_at` returns it."""
+    """Batch of observations, as `AgentVectorEnv.step_at` returns it."""
     rewards: Sequence[float | None]
-    """None where no step was taken."""
+    """Rewards; None for a reset."""
     infos: Mapping[str, list[Any]]
 
 
@@ -93,10 +93,10 @@ class EnvSessions:
         """Take a vector environment in autoreset mode DISABLED, a slot for each session."""
         self.envs = envs
         serial = envs if isinstance(envs, SerialVectorEnv) else None
-        asks = bool(envs.prototype.query_backends)  # then the vector environment gathers the answers
-        self._asking = serial if asks else None
-        self._singles = None if serial is None or asks else serial.envs
-        self._pending: dict[int, Future[str | None]] = {}  # by slot; the result says why there is no answer
+        has_queries = bool(envs.prototype.query_backends)  # then the vector environment gathers the answers
+        self._asking = serial if has_queries else None
+        self._singles = None if serial is None or has_queries else serial.envs
+        self._pending: dict[int, Future[str | None]] = {}  # slot -> reason why there is no answer
         self._limits = limits
         self._clock = clock
         self._free = list(range(envs.num_envs))[::-1]
@@ -115,7 +115,7 @@ class EnvSessions:
         return tuple(self._sessions)
 
     def find(self, id: str) -> EnvSession:
-        """Return a session, which then counts as used; `SessionError` where there is none."""
+        """Return a session, which then counts as used; `SessionError` for an unknown one."""
         session = self._sessions.pop(id, None)
         if session is None:
             raise SessionError(
@@ -171,7 +171,7 @@ class EnvSessions:
             else:
                 continue
             raise SessionError(409, "EXECUTION_ERROR", f"session {session.id}: {problem}")
-        if self._singles is not None and len(sessions) == 1:  # without the arrays of a vector environment
+        if self._singles is not None and len(sessions) == 1:  # faster than a vector environment's arrays
             seen, reward, terminated, truncated, info = self._singles[sessions[0].slot].step(actions[0])
             columns = {key: [value] for key, value in info.items()}
             results = SessionResults(sessions, batch_observations([seen]), [reward], columns)
@@ -207,13 +207,13 @@ class EnvSessions:
         return self._shown(sessions, seen, [None], info_columns([info]), ends, anew=True)
 
     def undo_of(self, id: str) -> Callable[[], None]:
-        """Return what puts a session back to where it stands now."""
+        """Return a function that restores a session to its present state."""
         session = self.find(id)
         snapshot, before = self.envs.snapshot(session.slot), replace(session)
 
         def undo() -> None:
             if self._sessions.get(id) is not session:
-                return  # it has ended, and another one may have its slot
+                return  # the session has ended, and its slot may have another
             self.envs.restore(session.slot, snapshot)
             for name in ("turn", "terminated", "truncated", "state_hash"):
                 setattr(session, name, getattr(before, name))
@@ -257,7 +257,7 @@ class EnvSessions:
         finally:
             for session in sessions:
                 del self._pending[session.slot]
-                self.find(session.id)  # it was not idle
+                self.find(session.id)  # counts as used, since it was not idle
         if failed := [(slot, why) for slot, each in futures.items() if (why := each.result()) is not None]:
             raise UnansweredError.at(failed)
 
@@ -266,7 +266,7 @@ class EnvSessions:
             raise SessionError(422, "VALIDATION_ERROR", "a message names at least one session, and each once")
         for id in ids:
             if id not in self._sessions:
-                self.find(id)  # says so, before any counts as used
+                self.find(id)  # raises for an unknown one, before any counts as used
             if self._sessions[id].slot in self._pending:
                 line = f"session {id} waits for an answer to another message: try when that has come"
                 raise SessionError(409, "EXECUTION_ERROR", line)
@@ -315,7 +315,7 @@ class EnvSessions:
     def _note(
         self, results: SessionResults, terminations: Sequence[bool], truncations: Sequence[bool]
     ) -> SessionResults:
-        """Note where the sessions stand now."""
+        """Store the sessions' present steps."""
         turns, hashes = results.infos["turn"], results.infos["state_hash"]
         for number, session in enumerate(results.sessions):
             session.turn, session.state_hash = turns[number], hashes[number]

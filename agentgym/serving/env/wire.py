@@ -15,15 +15,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from agentgym.core.elements import png, png_pixels
+from agentgym.core.markup import png, png_pixels
 from agentgym.core.spaces import UnicodeText
 
 TEXT = "text"
-"""Name of an observation that is a text alone."""
+"""Name of an observation that is text alone."""
 PICTURE = "_base64"
-"""Ends the names of pictures."""
+"""Suffix of the names of pictures."""
 MAX_CELLS = 1 << 23
-"""Numbers of an observation that a client takes: pictures of 1,600 x 1,600 pixels."""
+"""Most numbers of an observation that a client accepts: pictures of 1,600 x 1,600 pixels."""
 
 
 def write_observations(batch: Any) -> dict[str, list[Any]]:
@@ -38,9 +38,9 @@ def write_observations(batch: Any) -> dict[str, list[Any]]:
 
 
 def read_observations(columns: Mapping[str, Any], space: gymnasium.Space[Any], count: int) -> Any:
-    """Return the batch of so many observations of a space that `write_observations` made columns of.
+    """Return a batch of ``count`` observations of a space from the columns of `write_observations`.
 
-    ValueError where they are none of the space, before anything larger is made of them.
+    ValueError where they are not of the space, before any larger array is made from them.
     """
     parts = {
         name.removesuffix(PICTURE): (name, typed(values, None, count)) for name, values in columns.items()
@@ -68,7 +68,7 @@ def _read_column(name: str, values: list[Any], space: gymnasium.Space[Any]) -> A
 
 
 def typed(values: Any, kind: type | None, count: int) -> list[Any]:
-    """Return a list of so many values of a type, any for None; ValueError for anything else."""
+    """Return a list of this many values of a type, of any type for None; ValueError for another value."""
     kinds = {int, float} if kind is float else {kind}
     if (
         type(values) is not list

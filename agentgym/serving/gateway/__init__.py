@@ -1,1 +1,1 @@
-"""A gateway for agents of others: model calls in OpenAI's and Anthropic's form, kept as training data."""
+"""A gateway for foreign agents: model calls in OpenAI's and Anthropic's form, stored as training data."""

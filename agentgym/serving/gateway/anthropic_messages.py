@@ -11,13 +11,13 @@ from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.call_tree import ModelCall
-from agentgym.serving.gateway.queries import ModelQuery, given, list_in, make_tool, table_in, text_in
+from agentgym.serving.gateway.model_queries import ModelQuery, given, list_in, make_tool, table_in, text_in
 
 _OWN = frozenset(("messages", "system", "stop_sequences", "tools", "tool_choice"))
 _ALIKE = frozenset(("max_tokens", "temperature", "stream"))
-"""Parameters that `ModelQuery` has too."""
+"""Parameters that `ModelQuery` shares."""
 _THOUGHTS = ("thinking", "redacted_thinking")
-"""Blocks of other models' thoughts, which a request may hold still; the model here is not shown them."""
+"""Blocks of other models' thoughts, which a request may contain; the model here does not see them."""
 
 _STATUS = {
     401: "authentication_error",
@@ -28,15 +28,11 @@ _STATUS = {
 
 
 def read_message(body: Mapping[str, Any]) -> ModelQuery:
-    """Return what a request asks.
-
-    Raises:
-        UsageError: it is malformed, or asks for what is not sampled here.
-    """
+    """Return the query of a request; what is not sampled here is refused."""
     table = given(body, _OWN | _ALIKE)
     choice = table_in(table.get("tool_choice", {"type": "auto"}), "tool_choice")
     if choice.get("disable_parallel_tool_use"):
-        raise UsageError("disable_parallel_tool_use is not heeded here, since the model is not forced")
+        raise UsageError("disable_parallel_tool_use has no effect here: leave it out")
     system = text_in(table.get("system"), "system")
     messages = [ChatMessage("system", system)] if system else []
     for each in list_in(body, "messages"):
@@ -70,8 +66,8 @@ def _messages(table: Mapping[str, Any]) -> Iterator[ChatMessage]:
         return
     results = [each for each in blocks if each["type"] == "tool_result"]
     for each in results:
-        said = text_in(each.get("content"), "the result of a tool")
-        yield ChatMessage("tool", said, tool_call_id=str(each.get("tool_use_id") or "toolu_0"))
+        result = text_in(each.get("content"), "the result of a tool")
+        yield ChatMessage("tool", result, tool_call_id=str(each.get("tool_use_id") or "toolu_0"))
     if text or not results:
         yield ChatMessage("user", text)
 
@@ -102,7 +98,7 @@ def write_message(
 
 
 def stream_message(whole: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a stream that comes to the same as `write_message`."""
+    """Yield the events of a stream with the content of `write_message`."""
     begun = {**whole, "content": [], "stop_reason": None, "stop_sequence": None}
     yield {"type": "message_start", "message": begun | {"usage": {**whole["usage"], "output_tokens": 0}}}
     for index, block in enumerate(whole["content"]):

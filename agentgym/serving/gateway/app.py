@@ -9,16 +9,17 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentgym.endpoint.wire import message_table
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
 from agentgym.io.untrusted import loads_json
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway import anthropic_messages, openai_chat
-from agentgym.serving.gateway.gateway import Gateway
 from agentgym.serving.gateway.journal import encode_json
-from agentgym.serving.gateway.queries import table_in
+from agentgym.serving.gateway.model_queries import table_in
+from agentgym.serving.gateway.openai_chat import usage
+from agentgym.serving.gateway.service import Gateway
 from agentgym.serving.gateway.sessions import GatewaySession
-from agentgym.serving.gateway.traces import details, summary, traces
 from agentgym.serving.hosts import HostGuard, Refusal
 from agentgym.serving.requests import read_in_time, refusal
 
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _EXPIRY = 5.0
-"""Seconds between looks at which sessions are idle."""
+"""Seconds between two searches for idle sessions."""
 
 Route: TypeAlias = Callable[["Request"], Awaitable[Any]]
-"""Returns a response, or what is written as JSON."""
+"""Handler that returns a response, or a value written as JSON."""
 ErrorForm: TypeAlias = Callable[[SessionError], Any]
+
+
+_SHOWN = ("session_id", "task", "seed", "group", "group_size", "rollout")
 
 
 def make_app(gateway: Gateway, token: str | None, guard: HostGuard) -> "Starlette":
@@ -125,7 +129,7 @@ class _Routes:
         return await self.gateway.find(request.path_params["id"])
 
     async def _body(self, request: "Request") -> Mapping[str, Any]:
-        """Return the object of a request, an empty one where there is none."""
+        """Return the JSON object of a request, an empty one without a body."""
         limits = self.gateway.limits
         body = await read_in_time(request, limits.body, limits.patience)
         if isinstance(body, Refusal):
@@ -203,7 +207,7 @@ def _answered(value: Any, status: int = 200, headers: Mapping[str, str] | None =
 
 
 def _streamed(events: Iterable[str]) -> "Response":
-    """Return server-sent events, all of which are there: an answer is sampled and kept before it is sent."""
+    """Return server-sent events of a complete answer: it is sampled and stored before the first is sent."""
     from starlette.responses import Response
 
     return Response("".join(events), 200, {"Cache-Control": "no-cache"}, "text/event-stream")
@@ -211,3 +215,60 @@ def _streamed(events: Iterable[str]) -> "Response":
 
 def _own_error(error: SessionError) -> dict[str, Any]:
     return {"error": error.line, "code": error.code}
+
+
+def summary(session: GatewaySession) -> dict[str, Any]:
+    """Return a session among others: nothing that its client may have made long."""
+    return {name: getattr(session.spec, name) for name in _SHOWN} | {
+        "state": "open" if session.completed is None else "complete",
+        "created_at": session.spec.created,
+        "trace_count": len(session.tree.calls),
+        "step_count": len(session.rows[1:]),
+    }
+
+
+def details(session: GatewaySession) -> dict[str, Any]:
+    """Return the detailed view of a session."""
+    spec = session.spec
+    return summary(session) | {
+        "labels": spec.labels, "metadata": spec.metadata, "completed": session.completed
+    }  # fmt: skip
+
+
+def traces(session: GatewaySession, model: str) -> list[dict[str, Any]]:
+    """Return a session's calls in order, under the names that rLLM's gateway has, and ours beside them."""
+    trained = {call.number for call in session.tree.trained()}
+    id = session.spec.session_id
+    return [
+        {
+            "trace_id": f"{id}/{call.number}",
+            "session_id": id,
+            "parent_trace_id": None if call.parent is None else f"{id}/{call.parent}",
+            "model": model,
+            "messages": [message_table(each) for each in session.tree.messages(call)],
+            "tools": call.tools,
+            "response_message": message_table(call.answer),
+            "prompt_token_ids": call.prompt_ids,
+            "completion_token_ids": call.generation.ids,
+            "logprobs": call.generation.logprobs,
+            "finish_reason": call.finish,
+            "weight_version": call.generation.version,
+            "weight_versions": call.generation.versions,
+            "temperature": call.temperature,
+            "token_counts": usage(call),
+            "latency_ms": call.seconds * 1000,
+            "timestamp": call.time,
+            "state_hash": call.view.state_hash,
+            "next_state_hash": (call.moves[-1] if call.moves else call.view).state_hash,
+            "turn": call.view.turn,
+            "observation": call.view.observation,
+            "admissible_actions": call.view.admissible_actions,
+            "actions": [move.action for move in call.moves],
+            "reward": call.reward,
+            "valid": call.valid,
+            "terminated": any(move.terminated for move in call.moves),
+            "truncated": any(move.truncated for move in call.moves),
+            "trained": call.number in trained,
+        }
+        for call in session.tree.calls
+    ]

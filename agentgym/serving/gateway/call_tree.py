@@ -1,4 +1,4 @@
-"""Trees of model calls: which call a request continues, whatever clients make of answers; what is trained.
+"""Trees of model calls: which call a request continues, and which calls are trained on.
 
 A request continues the call whose messages and answer are the longest part that its own messages begin with.
 Messages are compared in a normal form, since clients write them anew: without ids of tool calls, with
@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
+from agentgym.core.arrays import sum_in_order
 from agentgym.core.hashing import canonical_json, content_id
 from agentgym.endpoint.chat import ChatMessage
+from agentgym.inference.engines.types import Generation
 from agentgym.io.untrusted import whole_text
-from agentgym.training.engines.types import Generation
 
 THOUGHT_END = "</think>"
-"""What answers have after their thoughts."""
+"""Text between an answer's thoughts and the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvRow:
-    """What a session's environment showed after a reset or a step."""
+    """Observation of a session's environment after a reset or a step."""
 
     state_hash: str
     observation: str = ""
@@ -32,7 +33,7 @@ class EnvRow:
     turn: int = 0
     progress: float = 0.0
     action: str = ""
-    """That led there; after a reset it and all that follows is empty."""
+    """Action before this observation; after a reset, this field and those below are empty."""
     reward: float = 0.0
     valid: bool = True
     terminated: bool = False
@@ -46,29 +47,29 @@ class ModelCall:
     """A request to the model with its answer."""
 
     number: int
-    """Place among the session's answers, from 0."""
+    """Index among the session's answers, from 0."""
     asked: int
-    """Place among the session's requests, which decides the draws."""
+    """Index among the session's requests, which seeds the sampling."""
     parent: int | None
-    """The call that it continues."""
+    """Number of the call that this one continues; None for a root."""
     key: str
-    """Hash of tools and messages, in their normal form."""
+    """Hash of tools and messages in normal form."""
     messages: tuple[ChatMessage, ...]
-    """Those after the parent's answer; of a root all."""
+    """Messages after the parent's answer; for a root, all of them."""
     tools: tuple[Mapping[str, Any], ...]
     prompt_ids: tuple[int, ...]
-    """Of all messages: they begin with the parent's and its response's."""
+    """Token ids of all messages: they begin with the parent's prompt and response."""
     generation: Generation
     answer: ChatMessage
-    """As the client got it."""
+    """Answer as the client received it."""
     temperature: float
     seconds: float
     view: EnvRow
-    """What the environment showed when it was asked; without one, a hash of the messages."""
+    """Observation at the time of the request; without an environment, a hash of the messages."""
     time: float
-    """Of the answer, in seconds of the epoch."""
+    """Time of the answer, in seconds since the epoch."""
     moves: tuple[EnvRow, ...] = ()
-    """Steps of the environment up to the session's next answer."""
+    """Environment steps between this answer and the session's next one."""
 
     @property
     def finish(self) -> str:
@@ -78,7 +79,7 @@ class ModelCall:
     @property
     def reward(self) -> float:
         """Sum of its steps' rewards."""
-        return sum((move.reward for move in self.moves), 0.0)
+        return sum_in_order(move.reward for move in self.moves)
 
     @property
     def valid(self) -> bool:
@@ -87,13 +88,13 @@ class ModelCall:
 
 
 class Place(NamedTuple):
-    """Where a request belongs in a tree."""
+    """Position of a request in a tree."""
 
     parent: int | None
     messages: tuple[ChatMessage, ...]
-    """Those that come after the parent's answer."""
+    """Messages after the parent's answer."""
     key: str
-    """As `ModelCall.key`."""
+    """Hash of tools and messages, `ModelCall.key`."""
 
 
 class CallTree:
@@ -109,7 +110,7 @@ class CallTree:
         """Begin without a call."""
         self.calls: list[ModelCall] = []
         self._answered: dict[str, int] = {}
-        """By the hash of messages with their answer: the newest such call."""
+        """Newest call by the hash of its messages with its answer."""
 
     def find(self, tools: Sequence[Mapping[str, Any]], messages: Sequence[ChatMessage]) -> Place:
         """Return where a request belongs."""
@@ -138,7 +139,7 @@ class CallTree:
         return () if parent is None else self.calls[parent].prompt_ids + self.calls[parent].generation.ids
 
     def path(self, call: ModelCall) -> Iterator[ModelCall]:
-        """Yield a call and what it continues, up to the root."""
+        """Yield a call and its ancestors, up to the root."""
         yield call
         while call.parent is not None:
             call = self.calls[call.parent]
@@ -153,17 +154,17 @@ class CallTree:
         played, all calls are trained but those that others took the place of.
         """
         acting = [call for call in self.calls if call.moves]
-        kept = {each.number for call in acting for each in self.path(call)}
+        on_paths = {each.number for call in acting for each in self.path(call)}
         replaced = self._replaced()
         for call in self.calls[acting[-1].number + 1 if acting else 0 :]:
             begins = call.parent is None and not acting
-            if call.number not in replaced and (begins or call.parent in kept):
-                kept.add(call.number)
-        return [call for call in self.calls if call.number in kept]
+            if call.number not in replaced and (begins or call.parent in on_paths):
+                on_paths.add(call.number)
+        return [call for call in self.calls if call.number in on_paths]
 
     def _replaced(self) -> set[int]:
         """Return the calls in whose place another one was continued, or made, later."""
-        newest = list(range(len(self.calls)))  # the last call that goes on from each
+        newest = list(range(len(self.calls)))  # newest descendant of each call
         for call in reversed(self.calls):
             if call.parent is not None:
                 newest[call.parent] = max(newest[call.parent], newest[call.number])

@@ -1,17 +1,19 @@
-"""Episodes of sessions: one step a model call, with what the environment made of it."""
+"""Episodes of sessions: one step per model call, with the environment's result."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from agentgym.core.arrays import sum_in_order
+from agentgym.core.episodes import game_end
 from agentgym.core.hashing import content_id
-from agentgym.core.types import Completion, EndReason, Step, Trajectory
+from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.serving.gateway.call_tree import EnvRow, ModelCall
 from agentgym.serving.gateway.sessions import GatewaySession, SessionOutcome
 
 ENV_ID = "gateway"
-"""Of episodes without an environment, where their sessions name none."""
+"""Environment id of episodes without an environment, where their sessions name none."""
 
 
 def start_of(session: GatewaySession) -> dict[str, Any]:
@@ -41,11 +43,8 @@ def make_trajectory(session: GatewaySession, outcome: SessionOutcome) -> Traject
     elif not rows:
         score = outcome.reward if score is None else score
         won = score >= 1 if won is None else won
-    reason: EndReason = "success" if won else "failure"
-    if over and not rows[-1].terminated:
-        reason = "step_limit"
-    elif rows and not over and won is None:
-        reason = "context_limit" if session.full else "agent_error"
+    terminated = rows[-1].terminated if over else won is not None
+    reason = game_end(terminated=terminated, truncated=over, won=bool(won))
     return Trajectory(
         **start_of(session),
         task_type=info.get("task_type", ""),
@@ -56,7 +55,7 @@ def make_trajectory(session: GatewaySession, outcome: SessionOutcome) -> Traject
         won=bool(won),
         score=float(score or 0.0),
         progress=rows[-1].progress if over else 0.0,
-        end_reason=reason,
+        end_reason=reason or ("context_limit" if session.full else "agent_error"),
         env_seconds=sum((row.seconds for row in rows), 0.0),
         model_seconds=sum((call.seconds for call in calls), 0.0),
     )
@@ -93,5 +92,5 @@ def _step(call: ModelCall, following: ModelCall | None, *, joined: bool) -> Step
         terminated=any(move.terminated for move in moves) or (not joined and following is None),
         truncated=any(move.truncated for move in moves),
         progress=after.progress - view.progress if moves else 0.0,
-        cost=sum((move.cost for move in moves), 0.0),
+        cost=sum_in_order(move.cost for move in moves),
     )

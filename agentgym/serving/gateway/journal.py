@@ -1,4 +1,4 @@
-"""Journal of sessions: a file of JSON lines for each, from which it goes on after the gateway was killed."""
+"""Journal of sessions: a file of JSON lines for each, from which a restarted gateway resumes it."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ class SessionJournal:
                 if written != len(data):
                     os.ftruncate(file, size)
                     if not size:
-                        path.unlink()  # of a session that has not begun
+                        path.unlink()  # the session never began
                 os.close(file)
             if written != len(data):
                 raise UsageError(f"cannot write {path}: no space is left; free some")
 
     def read(self, id: str) -> tuple[SessionRecord | None, list[JournalRecord]]:
-        """Return a session, None where there is none, and its further records.
+        """Return a session, None for an unknown one, and its further records.
 
         Half a line that a crash left is cut off the file.
         """
@@ -104,7 +104,7 @@ def table_of(record: Any) -> dict[str, Any]:
 encode_json = json.JSONEncoder(
     separators=(",", ":"), allow_nan=False, check_circular=False, default=table_of
 ).encode
-"""Writes values of JSON and dataclasses."""
+"""Encoder for values of JSON and dataclasses."""
 
 
 def _line(record: JournalRecord) -> str:

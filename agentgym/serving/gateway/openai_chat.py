@@ -13,19 +13,15 @@ from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.call_tree import ModelCall
-from agentgym.serving.gateway.queries import ModelQuery, given, list_in, make_tool, table_in, text_in
+from agentgym.serving.gateway.model_queries import ModelQuery, given, list_in, make_tool, table_in, text_in
 
 _READ = frozenset({field.name for field in fields(ModelQuery)} | {"max_completion_tokens"})
 _STREAM_PIECE = 512
-"""Characters of a streamed piece of text."""
+"""Most characters of a streamed piece of text."""
 
 
 def read_completion(body: Mapping[str, Any], max_tokens: int) -> ModelQuery:
-    """Return what a request asks; ``max_tokens`` where it does not say.
-
-    Raises:
-        UsageError: it is malformed, or asks for what is not sampled here.
-    """
+    """Return the query of a request; ``max_tokens`` where it sets no limit."""
     table = {"max_tokens": max_tokens} | given(body, _READ)
     table["max_tokens"] = table.pop("max_completion_tokens", table["max_tokens"])
     table["messages"] = list(_messages(list_in(body, "messages")))
@@ -92,7 +88,7 @@ def write_completion(
 
 
 def stream_completion(whole: Mapping[str, Any], query: ModelQuery) -> Iterator[dict[str, Any]]:
-    """Yield the events of a stream that comes to the same as `write_completion`."""
+    """Yield the events of a stream with the content of `write_completion`."""
     counted = bool(query.stream_options.get("include_usage"))
     head = {key: whole[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     (choice,), last = whole["choices"], {"usage": None} if counted else {}
@@ -116,8 +112,8 @@ def stream_completion(whole: Mapping[str, Any], query: ModelQuery) -> Iterator[d
 
 def usage(call: ModelCall) -> dict[str, int]:
     """Return the numbers of tokens."""
-    asked, said = len(call.prompt_ids), len(call.generation.ids)
-    return {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said}
+    prompt, response = len(call.prompt_ids), len(call.generation.ids)
+    return {"prompt_tokens": prompt, "completion_tokens": response, "total_tokens": prompt + response}
 
 
 def error_table(error: SessionError) -> dict[str, Any]:

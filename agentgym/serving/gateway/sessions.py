@@ -16,9 +16,9 @@ from agentgym.serving.env.service import Client
 from agentgym.serving.gateway.call_tree import CallTree, EnvRow
 
 MAX_LABELS = 64
-"""Labels of a session."""
+"""Most labels of a session."""
 MAX_METADATA = 64 << 10
-"""Characters of a session's metadata and parameters, as JSON."""
+"""Most characters of a session's metadata and parameters, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class GatewayLimits:
     """Limits of a gateway."""
 
     sessions: PositiveInt = 1_024
-    """Sessions at once."""
+    """Most open sessions."""
     idle: PositiveFloat = 3_600.0
-    """Seconds after which a session without a request is closed, until it is named again."""
+    """Seconds after which an idle session is closed, until a request names it again."""
     body: PositiveInt = 16 << 20
-    """Bytes of a request."""
+    """Largest size of a request, in bytes."""
     tokens: PositiveInt = 1_024
-    """Of an answer, where a request does not say."""
+    """Most tokens of an answer, where a request sets no limit."""
     patience: PositiveFloat = 30.0
-    """Seconds in which a request has to come whole."""
+    """Longest time for a request to arrive, in seconds."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError unless each limit lets something through."""
@@ -43,26 +43,26 @@ class GatewayLimits:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """What a session is begun with: the body of ``POST /sessions``."""
+    """Settings of a new session: the body of ``POST /sessions``."""
 
     session_id: str = ""
     task: str | None = None
-    """Id of the task, or its source id."""
+    """Task, by id or source id."""
     index: int | None = None
-    """Of the task, in its place."""
+    """Index of the task, instead of its id."""
     seed: int | None = None
-    """Of the environment and of sampling; a group's members share it."""
+    """Seed of the environment and of sampling; a group's members share it."""
     group: str = ""
-    """Attempts at one task that are compared; empty for a group of its own."""
+    """Group of attempts at one task that are compared; empty for a group of its own."""
     group_size: PositiveInt | None = None
     rollout: Annotated[int, COUNTED] | None = None
-    """Place in the group; None for the next."""
+    """Index in the group; None for the next."""
     labels: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     sampling_params: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of requests that do not set them."""
+    """Default parameters of requests."""
     env_id: str = ""
-    """Written into the episode, where no environment is served."""
+    """Environment id of the episode, where no environment is served."""
 
     def __post_init__(self) -> None:
         """Raise a UsageError for what its episode could not be stored with, or its journal not hold."""
@@ -82,24 +82,24 @@ class SessionRecord(SessionSpec):
     """A session as the journal has it: every field but ``index`` with its value."""
 
     created: float
-    """In seconds of the epoch."""
+    """Time of creation, in seconds since the epoch."""
     served: str
-    """The environment that it plays; empty for none."""
+    """Id of the served environment that it plays; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOutcome:
-    """What a session came to: the body of ``POST /sessions/ID/complete``."""
+    """Outcome of a session: the body of ``POST /sessions/ID/complete``."""
 
     reward: float = 0.0
-    """Added to that of the last call."""
+    """Reward in addition to the last call's."""
     won: bool | None = None
-    """None for what the environment says; without one, whether the score is at least 1."""
+    """Whether the episode was won; None for the environment's result, or without one for a score >= 1."""
     score: float | None = None
-    """None for what the environment says; without one, the reward."""
+    """Score of the episode; None for the environment's, or without one for the reward."""
     labels: tuple[str, ...] = ()
     trainable: bool | None = None
-    """None where all was sampled at one temperature above 0."""
+    """Whether it may be trained on; None: only where everything was sampled at one temperature above 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class CompletedSession:
     """A session whose episode is stored."""
 
     answer: Mapping[str, Any]
-    """Of the request that completed it."""
+    """Answer to the request that completed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,26 +123,26 @@ class GatewaySession:
 
     spec: SessionRecord
     used: float
-    """When a request last named it, by the gateway's clock."""
+    """Time of the last request for this session, by the gateway's clock."""
     env: Client = field(default_factory=Client)
-    """Plays its environment."""
+    """Client of its environment."""
     rows: list[EnvRow] = field(default_factory=list)
-    """What the environment showed: at first, and after each step."""
+    """Observations of the environment: the first one, and one after each step."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """The environment's last info."""
+    """Last info of the environment."""
     tree: CallTree = field(default_factory=CallTree)
-    asked: int = 0
-    """Requests so far."""
+    request_count: int = 0
+    """Number of requests so far."""
     busy: int = 0
-    """Requests under way."""
+    """Number of requests under way."""
     full: bool = False
-    """Whether the last request did not fit the model's context."""
+    """Whether the last request exceeded the model's context."""
     closing: bool = False
-    """Whether it takes no more, or nothing yet."""
+    """Whether it refuses requests, since it is being opened or closed."""
     completed: Mapping[str, Any] | None = None
-    """What was answered when it was completed."""
+    """Answer to the completing request; None before."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Of steps, and of completing it."""
+    """Lock for steps and for completion."""
 
     def play(self, move: EnvRow, info: Mapping[str, Any]) -> None:
         """Note a step of the environment, which belongs to the call that was answered last."""
@@ -153,7 +153,7 @@ class GatewaySession:
 
 
 def env_row(row: Mapping[str, Any], action: str = "", seconds: float = 0.0) -> EnvRow:
-    """Return what an environment's server answered to a reset, or to an action."""
+    """Return the row of an environment's answer to a reset, or to an action."""
     info = row["metadata"]
     return EnvRow(
         state_hash=info["state_hash"],
@@ -161,7 +161,7 @@ def env_row(row: Mapping[str, Any], action: str = "", seconds: float = 0.0) -> E
         admissible_actions=tuple(info["admissible_actions"]),
         turn=info["turn"],
         progress=float(info["progress"]),
-        action=action[: MAX_ACTION_LENGTH + 1],  # a longer one is not read either, and plays the same
+        action=action[: MAX_ACTION_LENGTH + 1],  # the environment rejects all longer ones alike
         reward=row["reward"] or 0.0,
         valid=info["action_is_valid"],
         terminated=row["terminated"],

@@ -1,4 +1,4 @@
-"""Token rule of the gateway: a prompt is what was sampled, and what the chat template writes in between."""
+"""Token rule of the gateway: a prompt is the sampled tokens with the chat template's text between them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from agentgym.core.tools import Tool, ToolParameter
 from agentgym.endpoint.chat import ChatMessage, ChatRole, ChatToolCall
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import whole_text
-from agentgym.prompts.chat_template import REFUSALS, ChatSetup, render_conversation
+from agentgym.prompts.chat_template import REFUSALS, ChatSetup
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
-from agentgym.prompts.chat_turns import render_after
 from agentgym.reading import UnreadableError, fitted, read_text
 
 MessageForm: TypeAlias = tuple[tuple[ChatRole, bool], ...]
 """Roles of messages, each with whether tools are called."""
 
 _MARK = "agentgym-part-{}-e2f1"
-"""Stands for a message's text where it is looked whether a template shows it."""
+"""Placeholder for a message's text, to test whether a template shows it."""
 
 
 _LOGGER = logging.getLogger(__name__)
@@ -32,17 +31,16 @@ _TRIED = (
     Tool("look", "Look around.", template="look"),
     Tool("find", "Find a text.", (ToolParameter("text"), ToolParameter("most", "integer")), "{text} {most}"),
 )
-"""Tools with which it is tried whether calls that a template writes are read back."""
+"""Tools of the test whether calls that a template writes can be parsed."""
 
 
 class PromptWriter:
-    """Writes prompts of model calls in token ids; what messages say is text, special tokens included."""
+    """Writer of prompts in token ids; special tokens within messages are treated as text."""
 
     def __init__(self, chat: ChatTokenizer):
         """Bind a tokenizer with its chat template."""
         self.chat = chat
-        self.template = chat.tokenizer.get_chat_template()
-        self._special: Mapping[str, Any] = chat.tokenizer.special_tokens_map
+        self.template = chat.template
         self._setup = lru_cache(maxsize=64)(self._make_setup)
         self._check = lru_cache(maxsize=256)(self._check_form)
 
@@ -58,36 +56,29 @@ class PromptWriter:
         return sum(map(len, [dumps(tools, ensure_ascii=False), *texts])) // self._longest
 
     def opening(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        """Return the prompt of a chat whose messages are all new.
-
-        Raises:
-            UsageError: the template cannot write tools, or one of the messages.
-        """
+        """Return the prompt of a chat whose messages are all new."""
         return tuple(self._encoded(messages, dumps(tools)))
 
     def following(
-        self, messages: Sequence[ChatMessage], said: Sequence[int], calls: Sequence[ChatToolCall] = ()
+        self, messages: Sequence[ChatMessage], ids: Sequence[int], calls: Sequence[ChatToolCall] = ()
     ) -> tuple[int, ...]:
         """Return the tokens from the end of a response, over messages, to where the next one begins.
 
-        ``said``: the response's tokens, as for `ChatTokenizer.following`; ``calls``: those in it. Raises as
+        ``ids``: the response's tokens, as for `ChatTokenizer.following`; ``calls``: those in it. Raises as
         `opening`.
         """
-        return tuple(self.chat.following(said, self._encoded(messages, None, calls)))
+        return tuple(self.chat.following(ids, self._encoded(messages, None, calls)))
 
     def answer(self, text: str, tools: Sequence[Mapping[str, Any]], prefix: str) -> ChatMessage:
-        """Return an answer with its calls told from its text; one that cannot be read stays text.
+        """Return an answer with its calls parsed, ids after ``prefix``; one that cannot be parsed stays text.
 
-        Args:
-            text: what was sampled; thoughts stay in it.
-            tools: of the request.
-            prefix: ids of calls begin with it.
+        Thoughts stay in the text.
         """
         schemas = {each["function"]["name"]: each["function"].get("parameters") or {} for each in tools}
-        said = read_text(text, schemas)
-        made, problem = [], said.problem
+        reading = read_text(text, schemas)
+        made, problem = [], reading.problem
         try:
-            made = [(call.name, fitted(call, schemas.get(call.name, {}))[0]) for call in said.calls]
+            made = [(call.name, fitted(call, schemas.get(call.name, {}))[0]) for call in reading.calls]
         except UnreadableError as error:
             problem = str(error)
         if problem:
@@ -96,7 +87,7 @@ class PromptWriter:
             ChatToolCall(f"{prefix}_{place}", name, dumps(arguments, allow_nan=False))
             for place, (name, arguments) in enumerate(made)
         )
-        return ChatMessage("assistant", said.outside if calls else text, tool_calls=calls)
+        return ChatMessage("assistant", reading.outside if calls else text, tool_calls=calls)
 
     def _encoded(
         self, messages: Sequence[ChatMessage], tools: str | None, calls: Sequence[ChatToolCall] = ()
@@ -128,10 +119,10 @@ class PromptWriter:
                 raise _unwritten(tables, f"it leaves out a message of the role {message.role!r}")
 
     def _rendered(self, tables: Sequence[Mapping[str, Any]], tools: str | None) -> str:
-        render = render_after if tools is None else render_conversation
+        render = self.template.render_after if tools is None else self.template.render
         try:
             # arguments of tool calls may spell halves of surrogate pairs, which no tokenizer reads
-            return whole_text(render(self.template, tables, self._special, self._setup(tools or "[]")))
+            return whole_text(render(tables, self._setup(tools or "[]")))
         except UsageError:
             raise
         except REFUSALS as error:
@@ -140,7 +131,7 @@ class PromptWriter:
 
     def _make_setup(self, tools: str) -> ChatSetup:
         setup = replace(self.chat.setup, tools=tuple(loads(self.chat.parted(tools))))
-        if setup.tools and not setup.taken_by(self.template, self._special).tools:
+        if setup.tools and not setup.taken_by(self.template).tools:
             raise UsageError(
                 "the model's chat template writes no tools: leave out 'tools', or serve a model whose "
                 "template does"

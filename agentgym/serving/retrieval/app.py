@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import UsageError
 from agentgym.io.optional import load
-from agentgym.retrieval.corpus.dialects import (
+from agentgym.retrieval.corpus.wire_formats import (
     DEFAULT_K,
     RetrievalLimits,
     RetrievalRequest,
@@ -28,8 +28,8 @@ from agentgym.version import __version__
 if TYPE_CHECKING:
     from fastapi import Response
 
-DOCUMENTS_KEPT = 16_384
-"""Documents that are kept as they are sent."""
+MAX_CACHED_DOCUMENTS = 16_384
+"""Most documents cached in their encoded form."""
 
 _LOGGER = logging.getLogger("uvicorn.error")  # the server's own, which is shown
 
@@ -68,7 +68,7 @@ class RetrievalService:
             self._search, waiting=limits.waiting, most_found=limits.passages, wait=wait
         )
 
-        @lru_cache(DOCUMENTS_KEPT)
+        @lru_cache(MAX_CACHED_DOCUMENTS)
         def document(number: int) -> str:
             return write_document(searcher.store[number], quoted=quoted)
 
@@ -177,11 +177,11 @@ async def _answer(service: RetrievalService, body: bytes) -> "Response":
     from fastapi import Response
 
     try:
-        asked = service.read(body)
+        query = service.read(body)
     except UsageError as problem:
         return error_response(422, str(problem))
     try:
-        return Response(await service.answer(asked), media_type="application/json")
+        return Response(await service.answer(query), media_type="application/json")
     except QueueFullError:
         line = f"{service.batcher.waiting:,} queries wait already: ask again in a moment"
         return error_response(503, line, {"Retry-After": "1"})

@@ -11,27 +11,27 @@ from typing import Generic, NamedTuple, TypeVar
 FoundT = TypeVar("FoundT")
 
 MAX_QUERIES = 512
-"""Queries of a call, unless one request alone has more."""
+"""Most queries of a call, unless one request alone has more."""
 
 MAX_FOUND = 32_768
-"""Passages that a call finds, unless one request alone wants more."""
+"""Most passages that a call finds, unless one request alone wants more."""
 
 WAIT = 0.004
 """Seconds to wait for further requests while there are several connections."""
 
 
 class QueueFullError(Exception):
-    """So many queries wait that another request is not taken."""
+    """The queue is full, and the request is refused."""
 
 
-class _Asked(NamedTuple):
+class _PendingSearch(NamedTuple):
     queries: tuple[str, ...]
     k: int
     found: asyncio.Future[list[object]]
 
 
 class MicroBatcher(Generic[FoundT]):
-    """Makes one call of the index out of the requests that wait, in a thread of its own.
+    """Batches waiting requests into one call of the index, in a thread of its own.
 
     A request that comes alone is searched for at once. What comes while the index works waits for its next
     call; and where the last call was for several requests, the next one waits a moment for more. Requests for
@@ -57,7 +57,7 @@ class MicroBatcher(Generic[FoundT]):
         self._most_waiting = waiting
         self._most, self._most_found = most, most_found
         self._wait = wait
-        self._asked: deque[_Asked] = deque()
+        self._pending: deque[_PendingSearch] = deque()
         self._came = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
         self._task: asyncio.Task[None] | None = None
@@ -77,8 +77,8 @@ class MicroBatcher(Generic[FoundT]):
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        for asked in self._asked:
-            asked.found.cancel()
+        for search in self._pending:
+            search.found.cancel()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
 
     async def search(self, queries: tuple[str, ...], k: int) -> list[FoundT]:
@@ -88,7 +88,7 @@ class MicroBatcher(Generic[FoundT]):
         if not queries:
             return []
         found: asyncio.Future[list[object]] = asyncio.get_running_loop().create_future()
-        self._asked.append(_Asked(queries, k, found))
+        self._pending.append(_PendingSearch(queries, k, found))
         self.waiting += len(queries)
         self._came.set()
         return await found  # type: ignore[return-value]  # of `search`
@@ -103,27 +103,27 @@ class MicroBatcher(Generic[FoundT]):
             together = len(batch)
             await self._call(batch)
 
-    def _next(self) -> list[_Asked]:
+    def _next(self) -> list[_PendingSearch]:
         """Take the requests of the next call: those for as many passages as the first one wants."""
-        batch: list[_Asked] = []
-        others: list[_Asked] = []
-        size, k = 0, self._asked[0].k
+        batch: list[_PendingSearch] = []
+        others: list[_PendingSearch] = []
+        size, k = 0, self._pending[0].k
         most = min(self._most, self._most_found // max(k, 1))
-        while self._asked and (not batch or size + len(self._asked[0].queries) <= most):
-            asked = self._asked.popleft()
-            if asked.k == k:
-                batch.append(asked)
-                size += len(asked.queries)
+        while self._pending and (not batch or size + len(self._pending[0].queries) <= most):
+            search = self._pending.popleft()
+            if search.k == k:
+                batch.append(search)
+                size += len(search.queries)
             else:
-                others.append(asked)
-        self._asked.extendleft(reversed(others))
+                others.append(search)
+        self._pending.extendleft(reversed(others))
         self.waiting -= size
-        if not self._asked:
+        if not self._pending:
             self._came.clear()
         return batch
 
-    async def _call(self, batch: list[_Asked]) -> None:
-        queries = [query for asked in batch for query in asked.queries]
+    async def _call(self, batch: list[_PendingSearch]) -> None:
+        queries = [query for search in batch for query in search.queries]
         self.calls += 1
         self.queries += len(queries)
         loop = asyncio.get_running_loop()
@@ -131,11 +131,11 @@ class MicroBatcher(Generic[FoundT]):
         await asyncio.wait([call])
         error = call.exception()
         start = 0
-        for asked in batch:
-            stop = start + len(asked.queries)
-            if not asked.found.done():  # as where the client has gone
+        for search in batch:
+            stop = start + len(search.queries)
+            if not search.found.done():  # already done where the client has disconnected
                 if error is not None:
-                    asked.found.set_exception(error)
+                    search.found.set_exception(error)
                 else:
-                    asked.found.set_result(list(call.result()[start:stop]))
+                    search.found.set_result(list(call.result()[start:stop]))
             start = stop

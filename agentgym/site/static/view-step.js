@@ -53,7 +53,7 @@ const stepView = (() => {
         films.bdi([film.label, film.task_type].filter(Boolean).map(films.short).join(" · ")),
         films.bdi(`, task ${films.short(film.task_id)}`),
         `, attempt ${film.rollout}, episode ${place.number}; ${film.length} steps, ${film.invalid} invalid; ${end}`,
-        film.iteration ? `; iteration ${film.iteration}, group ${film.group}` : "",
+        film.iteration ? `; iteration ${film.iteration}, group ${films.short(film.group)}` : "",
       ),
       measures.length + spent.length
         ? make("p", { class: "soft small measures" }, films.bdi([...measures, ...spent].map(films.short).join(" · ")))

@@ -25,34 +25,35 @@ from agentgym.core.hashing import canonical_json
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
 from agentgym.history.metrics import SplitOutcomes
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import Engine
+from agentgym.inference.models.language_model import LanguageModel, copied
+from agentgym.inference.policy.open import default_prompting, open_model, vocabulary_texts
+from agentgym.inference.policy.prompted import make_policy
+from agentgym.inference.policy.saved import SavedAgent, Training, write_agent
 from agentgym.io.files import Journal, make_folder, replace_file
 from agentgym.prompts.settings import Prompting
+from agentgym.prompts.template_sandbox import trusted
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.cloning.dagger import correct
 from agentgym.training.cloning.demonstrations import Demonstrations, demonstrate, demonstrator
 from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics, Fit, open_learner, shown_tasks
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import Engine
-from agentgym.training.evaluate import SplitEvaluation
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.machine.resources import Machine
-from agentgym.training.models.models import LanguageModel, copied
-from agentgym.training.policy.open import default_prompting, open_model
-from agentgym.training.policy.prompted import make_policy
-from agentgym.training.policy.saved import SavedAgent, Training, write_agent
+from agentgym.training.track.evaluate import SplitEvaluation
 from agentgym.vector.core import AgentVectorEnv
 
 ALGORITHM = "bc"
 EPOCHS_FILE = "epochs.jsonl"
 SUMMARY_FILE = "cloning.json"
 STATE_FILE = "unfinished.pt"
-"""What an interrupted run is resumed from; gone when it is over."""
+"""File from which an interrupted run resumes; a finished run deletes it."""
 
 _NOTHING = Demonstrations((), 0, 0)
-"""Of a rank that waits for what the first one plays."""
+"""Demonstrations of a rank that waits for the first rank's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +61,12 @@ class HeldOut:
     """Result of a model on held-out tasks."""
 
     agreement: float
-    """Share of the teacher's steps at which the model's likeliest answer is the teacher's action. Below 1
-    also for a perfect player where several actions are as good."""
+    """Share of the teacher's steps at which the model's likeliest answer is the teacher's action. Even a
+    perfect player is below 1 where several actions are equally good."""
     steps: int
-    """Of the teacher."""
+    """Number of the teacher's steps."""
     play: SplitOutcomes
-    """When the model plays by itself, always taking its likeliest answer."""
+    """Results of the model's own episodes with greedy sampling."""
 
 
 class _Examiner:
@@ -116,9 +117,9 @@ class Cloned:
 
     demonstrations: Demonstrations
     epochs: tuple[EpochMetrics, ...]
-    """Those of DAgger's rounds after the others."""
+    """Metrics of each epoch; those of DAgger's rounds come last."""
     held_out: HeldOut | None
-    """None where no task is held out."""
+    """Result on held-out tasks; None without any."""
 
 
 def clone(
@@ -182,13 +183,15 @@ class _Run:
         ranks: Ranks,
     ):
         self.config, self.folder, self.ranks = config, folder, ranks
-        self.worlds = [
+        self.vector_envs = [
             _open(config, config.split, stack, options) for options in (config.env_options, *config.also)
         ]
         self.prompting = config.prompting or default_prompting(config.model, config.env_id)
+        texts = vocabulary_texts(config.model, [(self.vector_envs[0], self.prompting)])
         self.learned = open_model(
-            config.model, self.worlds[0], self.prompting, config.seed, device=str(ranks.device), empty=True
+            config.model, texts, self.prompting, config.seed, device=str(ranks.device), empty=True
         )
+        trusted(self.learned.chat.template.source)  # loading it rendered a first chat
         self.shown = shown or ranks.from_first(self._demonstrated() if ranks.is_first else _NOTHING)
         self.engine = self._engine()
         self.learner = open_learner(self.learned, config, ranks)
@@ -214,7 +217,7 @@ class _Run:
                 envs, self.learned, self.prompting,
                 tasks=shown_tasks(config, envs.tasks.ids), seed=config.seed, teacher=config.teacher,
             )
-            for envs in self.worlds
+            for envs in self.vector_envs
         ]  # fmt: skip
         return reduce(add, played)
 
@@ -235,8 +238,8 @@ class _Run:
                     if journal is not None:
                         journal.append(canonical_json(asdict(metrics)))
                     report(metrics)
-        except BaseException:  # what was learned before an error stays
-            if self.ranks.size == 1:  # several may have stopped at different places
+        except BaseException:  # saved even after an error, so that the epochs so far are not lost
+            if self.ranks.size == 1:  # several ranks may have stopped at different steps
                 self._save()
             raise
         self._save()
@@ -251,7 +254,7 @@ class _Run:
             self.engine.sync(self.learner.weights(), number)
             self.corrections += self.ranks.from_first(self._correct(number) if self.ranks.is_first else [])
         rows = (*self.shown.rows, *self.corrections)
-        epochs = self.config.round_epochs if number else self.config.epochs
+        epochs = 1 if number else self.config.epochs
         fitting = Fit(self.learner, rows, self.config, epochs=epochs, round=number)
         if state is not None:
             fitting.load_state_dict(state["fit"])
@@ -265,7 +268,7 @@ class _Run:
         """Let the model play tasks that it has not seen yet, and the teacher correct it."""
         config = self.config
         rows: list[StepRow] = []
-        for envs in self.worlds:
+        for envs in self.vector_envs:
             pupil = make_policy(self.prompting, self.learned, self.engine, envs)
             teacher = demonstrator(envs, self.learned, self.prompting, config.teacher)
             tasks = shown_tasks(config, envs.tasks.ids, number)
@@ -277,10 +280,10 @@ class _Run:
         return rows
 
     def _keep(self, number: int, fitting: Fit) -> None:
-        """Write what a run is resumed from."""
+        """Write the file from which an interrupted run resumes."""
         state = {
             "round": number,
-            "fit": fitting.state_dict(),  # which all ranks have to ask for
+            "fit": fitting.state_dict(),  # a collective call, so made on every rank
             "corrections": [(row.prompt_ids, row.response_ids, row.choices) for row in self.corrections],
             "epochs": [asdict(metrics) for metrics in self.epochs],
             "config": _plain(self.config),
@@ -303,7 +306,7 @@ class _Run:
             seed=config.seed,
             run=self.folder.resolve().name,
             iterations=len(self.epochs),
-            episodes=shown.episodes + config.rounds * config.round_tasks * len(self.worlds),
+            episodes=shown.episodes + config.rounds * config.round_tasks * len(self.vector_envs),
             tokens=shown.tokens * len(self.epochs),
         )
         self.learner.save_model(self.folder, self.learned.tokenizer, self.learned.pictures)
@@ -311,7 +314,7 @@ class _Run:
             write_agent(self.folder, SavedAgent(self.prompting, training))
 
     def finish(self, stack: ExitStack) -> Cloned:
-        """Examine the model, write the summary and return what was done."""
+        """Evaluate the model, write the summary and return it."""
         config, held_out = self.config, None
         if config.held_out:
             self.engine.sync(self.learner.weights(), config.rounds + 1)
@@ -324,7 +327,7 @@ class _Run:
         cloned = Cloned(self.shown, tuple(self.epochs), self.ranks.from_first(held_out))
         if not self.ranks.is_first:
             return cloned
-        manifests = [envs.tasks.manifest_sha256 for envs in self.worlds]
+        manifests = [envs.tasks.manifest_sha256 for envs in self.vector_envs]
         replace_file(self.folder / SUMMARY_FILE, _summary(config, self.prompting, manifests, cloned))
         (self.folder / STATE_FILE).unlink()
         return cloned

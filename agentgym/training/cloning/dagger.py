@@ -1,9 +1,9 @@
 """DAgger: the expert relabels the states that the student visits.
 
 A clone has seen the states of its teacher's episodes alone, and does not know what to do where a mistake
-leads. So the pupil plays, the teacher says at every step what it would have done, and the pupil learns from
-that as from demonstrations (Ross et al. 2011, arXiv:1011.0686). The teacher has to answer from a request:
-from an episode's history, whoever acted in it.
+leads. So the pupil plays, the teacher gives its own action for every step, and the pupil learns from these
+as from demonstrations (Ross et al. 2011, arXiv:1011.0686). The teacher has to answer from a request,
+which has the history of an episode that another agent played.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Corrections:
     """A teacher's actions in a student's episodes."""
 
     rows: tuple[StepRow, ...]
-    """A row for every step."""
+    """Tokens of every step."""
     agreed: int
-    """Steps at which the pupil did the same."""
+    """Number of steps at which the pupil's action was the teacher's."""
     won: int
-    """Episodes that the pupil won."""
+    """Number of episodes that the pupil won."""
     played: int
 
 

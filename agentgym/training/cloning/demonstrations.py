@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from agentgym.agents import make_agent
 from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
+from agentgym.inference.engines.choices import ActionSpeller
+from agentgym.inference.models.language_model import LanguageModel
+from agentgym.inference.policy.prompted import make_speller, prompt_maker
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.fitting import FittedPrompt
 from agentgym.prompts.settings import Prompting
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.engines.choices import ActionSpeller
 from agentgym.training.learner.packing import StepRow, step_row, step_rows
-from agentgym.training.models.models import LanguageModel
-from agentgym.training.policy.prompted import make_speller, prompt_maker
 from agentgym.vector.core import AgentVectorEnv
 
 TEACHERS = ("oracle", "rules")
@@ -27,9 +27,9 @@ class Demonstrations:
     """A teacher's episodes on some tasks, as a model would have written them."""
 
     rows: tuple[StepRow, ...]
-    """The steps of the episodes that it won."""
+    """Tokens of each step of the episodes that the teacher won."""
     episodes: int
-    """How many it won."""
+    """Number of episodes that the teacher won."""
     played: int
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
@@ -67,7 +67,7 @@ class Demonstrator:
         self._speller = speller
         end = language_model.tokenizer.eos_token_id
         if end is None:
-            raise UsageError("the tokenizer has no eos_token, which ends an answer")
+            raise UsageError("the tokenizer has no eos_token, which ends an answer: set it")
         self._end: int = end
 
     def act(self, requests: Sequence[Request]) -> list[Completion]:
@@ -99,10 +99,7 @@ def demonstrator(
     *,
     speller: ActionSpeller | None = None,
 ) -> Demonstrator:
-    """Return a teacher of an environment, one of `TEACHERS`, that writes as the model would.
-
-    ``speller``: the prompting's, where it is shared.
-    """
+    """Return a teacher of an environment, one of `TEACHERS`, that writes as the model would."""
     builder = prompting.builder(language_model.chat, envs.prototype.tools)
     expert = envs.oracle() if teacher == "oracle" else make_agent(teacher, envs)
     return Demonstrator(

@@ -1,4 +1,4 @@
-"""Fitting: a model learns, epoch by epoch, to give the answers that it is shown.
+"""Supervised fine-tuning: a model is fitted, epoch by epoch, to given answers.
 
 The loss is their negative log-likelihood, an objective of the learner that every algorithm trains with. Where
 responses are constrained choices that is their likelihood among the admissible actions, which is what the
@@ -25,17 +25,17 @@ from agentgym.core.options import (
     check_choice,
     check_fields,
 )
+from agentgym.inference.models.language_model import LanguageModel
 from agentgym.prompts.settings import Prompting
 from agentgym.training.cloning.demonstrations import TEACHERS
 from agentgym.training.config import Device
 from agentgym.training.learner.config import GPU_TOKENS, Dtype, LearnerConfig
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.packing import StepRow
-from agentgym.training.models.models import LanguageModel
+from agentgym.training.learner.update import Learner
 
 LIKELIHOOD = Objective(ratio="likelihood", aggregation="seq-mean-token-sum")
-"""The log-likelihood of whole answers, where every advantage is 1."""
+"""Objective of cloning: the log-likelihood of whole answers, every advantage 1."""
 
 CPU_TOKENS = 1024
 """Default of ``token_budget`` on a CPU."""
@@ -53,55 +53,53 @@ class CloningConfig:
 
     env_id: str
     env_options: Mapping[str, Any] = field(default_factory=dict)
-    """Of the environment's constructor, without the split."""
+    """Options of the environment's constructor, without the split."""
     split: str = "train"
     tasks: PositiveInt = 500
-    """The split's first ones are shown, each played once by the teacher."""
+    """Number of demonstrated tasks, the split's first ones; the teacher plays each once."""
     shuffled: bool = False
-    """Whether tasks are drawn from the whole split, the same ones for every seed, instead of its first."""
+    """Whether tasks are drawn from the whole split, the same for every seed, instead of its first ones."""
     also: tuple[Mapping[str, Any], ...] = ()
-    """Options of further environments of this id, whose first tasks are shown as well."""
+    """Options of further environments with this id, whose first tasks are demonstrated as well."""
     teacher: str = "oracle"
-    """One of `agentgym.training.cloning.demonstrations.TEACHERS`."""
+    """Name of the teacher, one of `agentgym.training.cloning.demonstrations.TEACHERS`."""
     model: str = "tiny"
-    """``tiny``, ``tiny:SIZE`` or the path of a model directory."""
+    """Initial model: ``tiny``, ``tiny:SIZE`` or the path of a model directory."""
     seed: NonNegativeInt = 0
-    """Decides random weights, episodes and the order of steps."""
+    """Seed of random weights, episodes and the order of steps."""
     epochs: PositiveInt = 5
     batch: PositiveInt = 64
-    """Steps that an update is taken on."""
+    """Number of steps in an update."""
     learning_rate: PositiveFloat = 1e-3
-    """AdamW's at most; it falls to 0 along half a cosine."""
+    """Peak learning rate of AdamW; it falls to 0 along half a cosine."""
     warmup: NonNegativeInt = 0
-    """Updates over which the learning rate rises, of the epochs and of each round."""
+    """Updates over which the learning rate rises, at the start of the epochs and of each round."""
     beta2: Annotated[float, Bounds(0, 1, open_below=True, open_above=True)] = 0.999
-    """How slowly AdamW forgets the squares of gradients."""
+    """Decay of AdamW's average of squared gradients."""
     weight_decay: NonNegativeFloat = 0.0
     max_grad_norm: PositiveFloat = 1.0
     rounds: NonNegativeInt = 0
-    """Of DAgger (`agentgym.training.cloning.dagger`), after the epochs: each goes on with tasks not shown
-    yet."""
+    """Rounds of DAgger (`agentgym.training.cloning.dagger`) after the epochs, each on tasks not yet
+    demonstrated."""
     round_tasks: PositiveInt = 200
-    """Of each environment, played by the model in a round."""
-    round_epochs: PositiveInt = 1
-    """Over everything that was shown, in a round."""
+    """Tasks of each environment that the model plays in a round, before an epoch over all demonstrations."""
     token_budget: NonNegativeInt = 0
-    """Most tokens in one pass of the model; 0 is 1,024 on a CPU, 16,384 on a GPU. Changes speed and memory,
-    not what is learned."""
+    """Most tokens in one pass of the model; 0 is 1,024 on a CPU, 16,384 on a GPU. It changes speed and
+    memory, not the result."""
     device: Device = "auto"
-    """``cpu``, or ``cuda`` for one device per process; ``auto`` is the latter where there is one."""
+    """Device of the model: ``cpu``, or ``cuda``, one per process; ``auto`` is ``cuda`` where possible."""
     dtype: Dtype = "auto"
-    """As `agentgym.training.learner.config.LearnerConfig.dtype`."""
+    """Number format of computation, as in `agentgym.training.learner.config.LearnerConfig.dtype`."""
     lora_rank: PositiveInt | None = None
-    """Of a low-rank adapter that is trained instead of the model's own weights; None for none."""
+    """Rank of a low-rank adapter that is trained instead of the model's own weights; None without."""
     num_envs: PositiveInt = 64
     threads: PositiveInt = 1
-    """Of the process, on a CPU; see `agentgym.training.config.TrainConfig.threads`."""
+    """Threads of the process on a CPU; see `agentgym.training.config.TrainConfig.threads`."""
     held_out_split: str = "valid"
     held_out: NonNegativeInt = 64
-    """The split's first tasks are for evaluation; all where it has fewer. 0: none."""
+    """Number of evaluation tasks, the split's first ones, or all where it has fewer; 0 for no evaluation."""
     prompting: Prompting | None = None
-    """None for what suits the model and the environment."""
+    """Form of prompts; None for the default of model and environment."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -119,15 +117,15 @@ class EpochMetrics:
     """One epoch; means are over its updates."""
 
     epoch: int
-    """From 1."""
+    """Number of the epoch, from 1."""
     updates: int
-    """Taken up to now."""
+    """Number of updates so far."""
     loss: float
     """Negative log-likelihood of an answer, in nats."""
     grad_norm: float
-    """Before it was clipped."""
+    """Norm of the gradient before clipping."""
     learning_rate: PositiveFloat
-    """Of its last update."""
+    """Learning rate of its last update."""
 
 
 class Fit:
@@ -142,10 +140,7 @@ class Fit:
         epochs: int | None = None,
         round: int = 0,
     ):
-        """Begin; ``learner`` is that of `open_learner`, and every rank's gets the same rows.
-
-        ``round``: of DAgger; each has another order of rows.
-        """
+        """Begin; every rank's ``learner`` gets the same rows, in another order each ``round`` of DAgger."""
         self._learner, self._rows, self._config = learner, rows, config
         self._epochs = config.epochs if epochs is None else epochs
         self._round = round
@@ -210,7 +205,7 @@ def open_learner(language_model: LanguageModel, config: CloningConfig, ranks: Ra
         token_budget=config.token_budget or (CPU_TOKENS if ranks.device.type == "cpu" else GPU_TOKENS),
         dtype=config.dtype,
         lora_rank=config.lora_rank,
-        old_log_probs="recompute",  # there are none, so an update takes its own
+        old_log_probs="recompute",  # demonstrations have none, so an update computes its own
     )
     return Learner(language_model.model, LIKELIHOOD, settings, ranks=ranks, weights=language_model.weights)
 

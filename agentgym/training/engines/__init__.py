@@ -1,5 +1,1 @@
-"""Generation engines: prompts to sampled tokens with their log-probabilities."""
-
-from agentgym.training.engines.types import Engine, Finish, Generation, GenerationRequest, Sampling
-
-__all__ = ["Engine", "Finish", "Generation", "GenerationRequest", "Sampling"]
+"""The engines' former package, for the public name `agentgym.training.engines.types.Engine`."""

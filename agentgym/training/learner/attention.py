@@ -1,12 +1,12 @@
-"""Block attention of packed sequences: a token sees its own row up to itself, nothing of the others.
+"""Block attention of packed sequences: a token attends to its own row up to itself, and to no other row.
 
-The tokens of a pack lie in depth-first order of the trie that its rows make. So a token is seen from where
-it lies to where its subtree ends, without a gap, and one number for each token says who sees whom. Nothing
-of S x S is ever made for that on a processor: whatever the tokens of a block see outside the block, its
-first token sees as well, so a block's queries meet the keys of that one path and of the block.
+The tokens of a pack are in depth-first order of the trie that its rows make. So the queries that attend to a
+token are those from its position to the end of its subtree, without a gap, and one number per token defines
+the mask. On a processor no S x S array is made: outside a block, its first token attends to everything that
+any token of the block does, so a block's queries meet the keys of that one path and of the block.
 
-Models attend by `attend` from the first pack on (`transformers` looks it up by name). Wherever they are
-not reading packs it is SDPA as before.
+Models attend by `attend` from the first pack on (`transformers` looks it up by name). Outside of packs it
+is SDPA as before.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from agentgym.errors import UsageError
 
 NAME = "agentgym"
-"""What `transformers` knows `attend` as."""
+"""Name of `attend` in the attention registry of `transformers`."""
 
 FLASH = "agentgym_rows"
-"""The same, of models that read packs by FlashAttention; `transformers` looks for a kernel where a name has
+"""Name of `attend` for packs read by FlashAttention; `transformers` looks for a kernel where a name has
 "flash" in it."""
 
 BLOCK = 128
-"""Queries that share their keys on a processor. Smaller blocks see less in vain, larger ones call less."""
+"""Number of queries that share their keys. Smaller blocks mask less, larger ones need fewer calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Blocks:
     """The keys of each block of `BLOCK` queries."""
 
     keys: Tensor
-    """Positions, block after block."""
+    """Positions of the keys, block after block."""
     seen: tuple[Tensor, ...]
-    """For each block, (queries, keys): whether a query sees a key."""
+    """Masks of the blocks, (queries, keys): whether a query attends to a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PackedRows:
     """Rows that share nothing, for FlashAttention."""
 
     bounds: Tensor
-    """(r + 1,) int32, where rows begin, and the last one ends."""
+    """Bounds of the rows, (r + 1,) int32: the start of each, and the end of the last one."""
     longest: int
 
 
@@ -88,7 +88,7 @@ def _block_mask(ends: Tensor) -> BlockMask:
 
     size, count = len(ends), -(-len(ends) // BLOCK)
     padding = count * BLOCK - size
-    # tokens that fill the last block up are seen by nobody, and see none: no block is full of them
+    # padding tokens attend to none and none to them, so the last block never counts as full
     parts = torch.nn.functional.pad(ends, (0, padding)).view(count, BLOCK)
     begins = torch.arange(count, device=ends.device) * BLOCK
     before = begins[:, None] > begins
@@ -130,11 +130,11 @@ def attend(
     if isinstance(pack_mask, PackedRows):
         bounds, longest, scale = pack_mask.bounds, pack_mask.longest, settings.get("scaling")
         q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))
-        causal = (-1, 0)  # all before, none after
+        causal = (-1, 0)  # (left, right) window: all tokens before, none after
         read = varlen_attn(
             q, k, v, bounds, bounds, longest, longest, scale=scale, window_size=causal, enable_gqa=True
         )
-        assert isinstance(read, Tensor)  # and nothing beside it
+        assert isinstance(read, Tensor)  # the output alone, without log-sum-exp
         return read[None], None
     sizes = [mask.shape[1] for mask in pack_mask.seen]
     keys, values = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agentgym.core.options import (
     FiniteFloat,
@@ -14,27 +14,27 @@ from agentgym.core.options import (
     check_fields,
 )
 from agentgym.errors import UsageError
+from agentgym.inference.models.lora import Adapter
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
 from agentgym.training.learner.packing import Packing
-from agentgym.training.models.lora import Adapter
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
 Attention: TypeAlias = Literal["auto", "flash"]
 
 OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute", "bypass"]
-"""Where the log-probabilities come from that ratios are taken to: as the engine reported them, or computed by
-the learner before the update. "bypass": there are none, and each term is weighted by its truncated ratio to
-the engine's, which clips nothing (`agentgym.algos.loss.importance_weights`)."""
+"""Source of the log-probabilities in the ratios' denominators: the engine's own, or the learner's before the
+update. "bypass": no ratio, and each term has its truncated ratio to the engine's as weight, which clips
+nothing (`agentgym.algos.loss.importance_weights`)."""
 
 IMPORTANCE_CAP = 2.0
-"""Default cap of importance weights where the learner recomputes what an engine that rounds has sampled."""
+"""Default cap of importance weights where the learner recomputes the numbers of an engine that rounds."""
 
 CPU_TOKENS, GPU_TOKENS = 2048, 16_384
 """Default token budgets."""
 
 GPU_CHUNK_LOGITS = 1 << 26
-"""Default of logits computed at once on a GPU: 256 MiB in float32, several times over."""
+"""Default number of logits computed at once on a GPU: 256 MiB in float32, several times over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,63 +49,63 @@ class LearnerConfig:
     learning_rate: PositiveFloat = 1e-6
     critic_learning_rate: PositiveFloat = 1e-5
     betas: tuple[float, float] = (0.9, 0.999)
-    """AdamW's."""
+    """Decay rates of AdamW's averages."""
     epsilon: PositiveFloat = 1e-8
-    """AdamW's."""
+    """Constant in AdamW's denominator."""
     fused: bool | None = None
     """Whether AdamW is its fused form: exact square roots on every CPU, where the others take MKL's, which
     differ by vendor; but last bits that depend on sharding. None: but for whole weights on a
     CPU, since sharded ones take ten times as long one by one."""
     weight_decay: NonNegativeFloat = 0.0
-    """AdamW's."""
+    """Weight decay of AdamW."""
     max_grad_norm: PositiveFloat | None = 1.0
-    """Longer gradients are shortened to this; None for no bound."""
+    """Largest norm of a gradient; longer ones are scaled to it. None for no bound."""
     epochs: PositiveInt = 1
-    """How often an update goes through its batch."""
+    """Passes of an update over its batch."""
     minibatches: PositiveInt = 1
-    """Parts of equally many steps that an epoch cuts the batch into: optimiser steps per epoch."""
+    """Mini-batches of an epoch, each one optimiser step, with equal numbers of steps."""
     minibatch_steps: PositiveInt | None = None
-    """Steps of a mini-batch, about, where their number is not to be fixed; None for ``minibatches`` parts."""
+    """Approximate number of steps in a mini-batch; None for ``minibatches`` of them, whatever their size."""
     token_budget: NonNegativeInt = 0
-    """Most tokens in one pass of the model; 0 chooses what fits (2,048 on a CPU). Changes speed and memory,
-    never the update."""
+    """Most tokens in one pass of the model; 0 chooses by memory (2,048 on a CPU). It changes speed, never the
+    update."""
     packing: Packing = "tree"
-    """Whether what rows begin with is read once. Changes speed, never the update."""
+    """Form of packs: "tree" reads a shared beginning of rows once. It changes speed, never the update."""
     attention: Attention = "auto"
-    """"flash" is PyTorch's FlashAttention, of bfloat16 on a GPU and of ``packing`` "rows" alone: it knows no
-    tree. "auto" is FlexAttention on a GPU, SDPA block by block on a CPU."""
+    """Attention of the learner: "flash" is PyTorch's FlashAttention, for bfloat16 on a GPU and ``packing``
+    "rows" only, since it has no trees; "auto" is FlexAttention on a GPU, SDPA block by block on a CPU."""
     chunk_logits: NonNegativeInt = 0
-    """Most logits that are computed at once; 0 chooses what suits the device."""
+    """Most logits computed at once; 0 chooses by device."""
     temperature: PositiveFloat = 1.0
-    """That responses were sampled at; above 0, since greedy responses are no sample to learn from."""
+    """Temperature of sampling; above 0, since a greedy response is no sample of the policy."""
     entropy_coefficient: NonNegativeFloat = 0.0
-    """Weight of the entropy that is added to the objective."""
+    """Weight of the entropy bonus in the objective."""
     value_clip: PositiveFloat | None = None
-    """How far values may move from those at sampling time; None for no bound."""
+    """Largest change of a value from its sampling-time value; None for no bound."""
     gradient_checkpointing: bool | None = None
-    """Whether layers are computed again for the gradient, to save memory; None chooses (not on a CPU)."""
+    """Whether layers are recomputed for the gradient, to save memory; None chooses (not on a CPU)."""
     dtype: Dtype = "auto"
-    """That models compute in; "auto" is float32 on a CPU and bfloat16 on a GPU. Trained weights and AdamW's
-    moments are float32 all the same."""
+    """Number format of the models' computation; "auto" is float32 on a CPU and bfloat16 on a GPU. Trained
+    weights and AdamW's moments are always float32."""
     tf32: bool = False
-    """Whether a GPU computes products of float32 as TensorFloat-32, with 10 bits after the point."""
+    """Whether a GPU multiplies float32 as TensorFloat-32, with 10 bits after the point."""
     old_log_probs: OldLogProbs = "auto"
-    """Where ratios' denominators come from. "auto" takes the engine's where it samples from the learner's own
-    numbers, `transformers` in float32, and otherwise recomputes them: rounding alone would be clipped.
+    """Source of the ratios' denominators. "auto" takes the engine's where it samples from the learner's own
+    numbers, `transformers` in float32, and otherwise recomputes them, since rounding alone would be clipped.
     "bypass" saves that pass, as verl's ``rollout_correction.bypass_mode`` with ``loss_type=reinforce``;
     verl's default there, ``ppo_clip``, is "engine"."""
     offload: bool = False
-    """Whether trained weights, gradients and moments wait in main memory, and updates happen there."""
+    """Whether trained weights, gradients and moments stay in main memory, where updates happen."""
     lora_rank: PositiveInt | None = None
-    """Of the low-rank adapter that is trained instead of the policy's own weights; None for none."""
+    """Rank of a low-rank adapter that is trained instead of the policy's own weights; None without."""
     lora_alpha: PositiveFloat = 32.0
-    """The adapter is scaled by ``lora_alpha / lora_rank``."""
+    """Numerator of the adapter's scale, ``lora_alpha / lora_rank``."""
     lora_targets: tuple[str, ...] | None = None
-    """Names of the layers that are adapted, such as "q_proj"; None for all linear layers but the head."""
+    """Names of the adapted layers, such as "q_proj"; None for all linear layers but the head."""
     importance_cap: PositiveFloat | None = None
-    """Terms are weighted by what the policy at the update's start makes of their tokens, over what the one
-    that sampled them did, up to this; None for no weights. With ``old_log_probs`` "auto", None chooses: 2
-    where they are recomputed, since what sampled was then not quite the policy. With "bypass" it is 2."""
+    """Cap of importance weights: the probability of a term's tokens under the policy at the update's start,
+    divided by that under the sampling policy. None for no weights; with ``old_log_probs`` "auto", None is 2
+    where they are recomputed, since the sampling policy then differs slightly. With "bypass" it is 2."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing can be trained with."""
@@ -117,7 +117,7 @@ class LearnerConfig:
 
     @property
     def adapter(self) -> Adapter | None:
-        """What is trained instead of the policy's own weights, if anything."""
+        """Adapter that is trained instead of the policy's own weights; None without."""
         return None if self.lora_rank is None else Adapter(self.lora_rank, self.lora_alpha, self.lora_targets)
 
     @property
@@ -131,13 +131,18 @@ class LearnerConfig:
         return self.old_log_probs == "bypass"
 
     def settled(
-        self, device: str = "cpu", *, exact_engine: bool = True, weighted: bool = False
+        self,
+        device: str = "cpu",
+        *,
+        exact_engine: bool = True,
+        weighted: bool = False,
+        temperature: float | None = None,
     ) -> LearnerConfig:
         """Return the settings with nothing left to choose.
 
         Token budget and checkpointing are those of a model of unknown size. ``exact_engine``: whether
         responses are sampled by `transformers`, in the learner's type; ``weighted``: whether the gap to an
-        engine that rounds is corrected by importance weights.
+        engine that rounds is corrected by importance weights; ``temperature``: of sampling, where it differs.
         """
         gpu = device != "cpu"
         dtype = ("bfloat16" if gpu else "float32") if self.dtype == "auto" else self.dtype
@@ -148,22 +153,24 @@ class LearnerConfig:
         if cap is None and (old == "bypass" or (weighted and self.old_log_probs == "auto")):
             cap = IMPORTANCE_CAP
         checkpointing = gpu if self.gradient_checkpointing is None else self.gradient_checkpointing
-        return replace(
-            self,
-            dtype=dtype,
-            old_log_probs=old,
-            importance_cap=cap,
-            token_budget=self.token_budget or (GPU_TOKENS if gpu else CPU_TOKENS),
-            chunk_logits=self.chunk_logits or (GPU_CHUNK_LOGITS if gpu else CHUNK_LOGITS),
-            gradient_checkpointing=checkpointing,
-        )
+        chosen: dict[str, Any] = {
+            "dtype": dtype,
+            "old_log_probs": old,
+            "importance_cap": cap,
+            "token_budget": self.token_budget or (GPU_TOKENS if gpu else CPU_TOKENS),
+            "chunk_logits": self.chunk_logits or (GPU_CHUNK_LOGITS if gpu else CHUNK_LOGITS),
+            "gradient_checkpointing": checkpointing,
+            "temperature": self.temperature if temperature is None else temperature,
+        }
+        settled = all(getattr(self, name) == value for name, value in chosen.items())
+        return self if settled else replace(self, **chosen)
 
 
 RewardPooling: TypeAlias = Literal["sum", "mean"]
-"""How the rewards of an episode's steps are pooled: `agentgym.algos.process.Pooling`."""
+"""Pooling of the rewards of an episode's steps: `agentgym.algos.process.Pooling`."""
 
 SuccessOf: TypeAlias = Literal["return", "won"]
-"""What a reward model is trained to predict: the episode's return, or whether it was won."""
+"""Target of a reward model: the episode's return, or whether it was won."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,25 +185,25 @@ class RewardModelConfig:
     """
 
     model: str = ""
-    """What it begins as: "" for the policy's own base; or as ``model`` of a run, of any size with the
-    policy's tokenizer."""
+    """Initial model: "" for the policy's own base; or as ``model`` of a run, of any size with the policy's
+    tokenizer."""
     learning_rate: PositiveFloat = 1e-6
     beta: PositiveFloat = 0.05
-    """A step's reward is this times the sum of its tokens' log-ratios."""
+    """Factor of a step's reward, beta times the sum of its tokens' log-ratios."""
     pooling: RewardPooling = "sum"
-    """How an episode's steps are pooled for preferences: iStar's equation sums, its public code averages."""
+    """Pooling of an episode's steps for preferences: iStar's equation sums, its public code averages."""
     outcome: SuccessOf = "return"
-    """What says whether an episode succeeded."""
+    """Outcome that decides whether an episode succeeded."""
     threshold: FiniteFloat = 0.0
-    """A return above it is a success: 0; 6 for SOTOPIA's goal score (iStar)."""
+    """Return above which an episode is a success: 0; 6 for SOTOPIA's goal score (iStar)."""
     epochs: PositiveInt = 1
-    """How often an update goes through its batch."""
+    """Passes of an update over its batch."""
     minibatches: PositiveInt = 1
-    """Parts of equally many groups that an epoch cuts the batch into: pairs lie within groups."""
+    """Mini-batches of an epoch, with equal numbers of groups, since pairs lie within groups."""
     lora_rank: PositiveInt | None = None
-    """Of a low-rank adapter that is trained instead of its own weights; None for none."""
+    """Rank of the low-rank adapter that is trained instead of its own weights; None for no adapter."""
     patience: PositiveInt = 10
-    """Iterations in a row without a pair to prefer after which a warning is given."""
+    """Iterations in a row without a preference pair after which a warning is given."""
 
     def __post_init__(self) -> None:
         """Refuse settings that nothing can be trained with."""

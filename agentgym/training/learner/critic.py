@@ -25,10 +25,7 @@ class Critic(torch.nn.Module):
     """
 
     def __init__(self, model: PreTrainedModel, unit: Unit):
-        """Copy a model's body, on the meta device too.
-
-        ``unit``: what gets a value, `agentgym.algos.table.Algorithm.critic`.
-        """
+        """Copy a model's body, on the meta device too; ``unit`` is that of `Algorithm.critic`."""
         super().__init__()
         self.unit = unit
         body = copy.deepcopy(model.base_model)
@@ -42,14 +39,11 @@ class Critic(torch.nn.Module):
         torch.nn.init.zeros_(self.head.bias)
 
     def forward(self, pack: Pack, unit: Unit | None = None) -> Tensor:
-        """Return (r,) values of the pack's steps, or (R,) of its response tokens.
-
-        ``unit`` None is the one that the critic learns to value.
-        """
+        """Return (r,) values of the pack's steps, or (R,) of its response tokens; by default as it learns."""
         positions = pack.prompt_ends if (unit or self.unit) == "step" else pack.predictors
         states = hidden_states(self.body, pack)[positions]
         values: Tensor = self.head(states.to(self.head.weight.dtype))
-        return values.sum(1)  # of one number each: sharded modules must not return views
+        return values.sum(1)  # a sum over one number, since sharded modules must not return views
 
     def values(
         self,

@@ -43,11 +43,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
+from agentgym.inference.models.weights import whole
 from agentgym.training.learner.heartbeat import heartbeats
-from agentgym.training.models.weights import whole
 
 PATIENCE = timedelta(hours=2)
-"""How long ranks wait for each other, as they do while one plays longer. `heartbeats` notice a dead one."""
+"""Longest wait of ranks for each other, as while one plays longer. `heartbeats` notice a dead one."""
 
 _T = TypeVar("_T")
 _NOTHING = object()
@@ -65,18 +65,15 @@ class Ranks:
     """
 
     rank: int = 0
-    """Of this process, from 0."""
+    """Rank of this process, from 0."""
     size: int = 1
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Where this process computes."""
+    """Device on which this process computes."""
 
     @classmethod
     @contextmanager
     def join(cls, device: str = "cpu") -> Iterator[Self]:
-        """Join the other processes that ``torchrun`` started, if it did, until the context is left.
-
-        ``device``: "cpu", or "cuda" for one device per process.
-        """
+        """Join the processes that ``torchrun`` started, if it did, each on a ``device``, for the context."""
         kind = torch.device(device)
         if kind.type == "cuda" and not torch.cuda.is_available():
             raise UsageError("there is no CUDA device here, or torch was built without CUDA: use device=cpu")
@@ -92,7 +89,7 @@ class Ranks:
                     f"to {torch.cuda.device_count()}"
                 )
             torch.cuda.set_device(kind)
-        # weights that wait in main memory, and plain objects, go by gloo
+        # gloo for offloaded weights in main memory, and for plain objects
         backend = "cpu:gloo,cuda:nccl" if kind.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=PATIENCE)
         ranks = cls(dist.get_rank(), dist.get_world_size(), kind)
@@ -111,7 +108,7 @@ class Ranks:
     # ---- dividing work ------------------------------------------------------------------------
 
     def share(self, items: Sequence[_T]) -> list[_T]:
-        """Return this rank's part of what is dealt out in turn."""
+        """Return this rank's items of a sequence, dealt out in turn."""
         return list(items[self.rank :: self.size])
 
     def deal(self, items: Sequence[_T]) -> list[tuple[_T, bool]]:
@@ -191,7 +188,9 @@ class Ranks:
             fill(device)
             module.to(device)
             return
-        mesh = self._mesh(device)
+        if self.size == 1 and not dist.is_initialized():  # sharding needs a group even for one
+            dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+        mesh = DeviceMesh(device.type, list(range(self.size)))
         policy = CPUOffloadPolicy(pin_memory=device.type == "cuda") if offload else OffloadPolicy()
         low = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
         layers = [each for each in module.modules() if isinstance(each, GradientCheckpointingLayer)]
@@ -209,11 +208,6 @@ class Ranks:
         """Return a module's device: this rank's, or that of its weights."""
         first = next(module.parameters()).device
         return first if self.device.type == "cpu" and first.type != "meta" else self.device
-
-    def _mesh(self, device: torch.device) -> DeviceMesh:
-        if self.size == 1 and not dist.is_initialized():  # sharding among one sends nothing, but asks
-            dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-        return DeviceMesh(device.type, list(range(self.size)))
 
 
 def _check_restarts(environment: Mapping[str, str]) -> None:
@@ -265,5 +259,5 @@ def _part(tensor: Tensor, like: Tensor | None) -> Tensor:
     """Return this rank's part of a whole tensor, divided like another one."""
     if not isinstance(like, DTensor):
         return tensor
-    # without a source rank nothing is sent: every rank takes its part of the tensor it has
+    # no source rank: every rank cuts its part from its own copy, and nothing is sent
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)

@@ -27,7 +27,7 @@ from agentgym.training.learner.logprobs import hidden_states, response_log_probs
 from agentgym.training.learner.packing import Pack, on_device
 
 _CHANGES = ("gaps", "fresh", "drift", "stale")
-"""Sums and numbers of changes since sampling, of tokens by these weights and by older ones."""
+"""Sums and numbers of log-probability changes since sampling, for tokens of these and of older weights."""
 
 
 class Actor(torch.nn.Module):
@@ -55,18 +55,18 @@ class Actor(torch.nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """A pack, and what it has of its mini-batch."""
+    """A pack, with its part of the mini-batch."""
 
     pack: Pack
     columns: Mapping[str, Tensor]
-    """Of its steps and tokens, by the names in `Batch`."""
+    """Columns of its steps and tokens, by the names in `Batch`."""
     layout: TokenLayout
     term_weights: Tensor
-    """Of the surrogate's terms."""
+    """Weights of the surrogate's terms."""
     token_weights: Tensor
-    """(c,) of averages over counted tokens."""
+    """Weights (c,) of counted tokens in averages."""
     counts: bool
-    """Whether it is no other rank's as well."""
+    """Whether this rank is the one that counts the pack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class Gap:
     """Gap to the log-probabilities at sampling time, before any update."""
 
     largest: float = 0.0
-    """Of the tokens that these weights have sampled: what engine and learner compute differently."""
+    """Largest gap of tokens that these weights have sampled, an error of computation alone."""
     mean: float | None = None
     drift: float | None = None
-    """Mean of the tokens that older weights have sampled; None where there are none."""
+    """Mean gap of tokens that older weights have sampled; None without any."""
 
 
 def policy_gradient(
@@ -105,12 +105,12 @@ def policy_gradient(
         loss.backward()  # type: ignore[no-untyped-call]
         found.append(torch.stack([*parts.values(), moved]))
     actor.train(False)
-    for numbers in torch.stack(found).tolist():  # which waits for the device, once for all packs
+    for numbers in torch.stack(found).tolist():  # synchronises with the device, once for all packs
         for name, number in zip(parts, numbers, strict=False):
             sums[name] = sums.get(name, 0.0) + number
         difference = max(difference, numbers[-1])
     sums = ranks.sum(sums)
-    # sums over responses have weights of more than 1 altogether
+    # weights of sums over responses add up to more than 1
     terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
     gaps, fresh, drift, stale = (sums.pop(name) for name in _CHANGES)
     averaged = {"kl": tokens, "entropy": tokens, "clip_fraction": weighted}
@@ -124,7 +124,7 @@ def policy_gradient(
 def _policy_loss(
     actor: Actor, share: _Share, credit: Unit, objective: Objective, *, own_ratios: bool
 ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Return a pack's loss, what it adds to the averages, and its largest change since sampling."""
+    """Return a pack's loss, its terms of the averages, and its largest change since sampling."""
     config, columns, layout = actor.config, share.columns, share.layout
     log_probs, entropies = actor(share.pack)
     old = log_probs.detach() if own_ratios else columns["old_log_probs"]
@@ -176,7 +176,7 @@ def _shares(actor: Actor, packs: list[tuple[Pack, bool]], batch: Batch, objectiv
 
     What has a size that only the numbers say is computed here, where no device is waited for.
     """
-    device = packs[0][0].input_ids.device  # the weights may wait elsewhere
+    device = packs[0][0].input_ids.device  # not the weights' device, since they may be offloaded
     whole = _layout(batch)
     dtype = torch.promote_types(actor.model.dtype, torch.float32)
     steps = objective.ratio in STEP_RATIOS
@@ -213,7 +213,7 @@ def value_gradient(
     shares = []
     for pack, counts in packs:
         part = batch.select(pack.rows)
-        assert part.values is not None  # the learner sees to both
+        assert part.values is not None  # the learner checks both
         assert part.returns is not None
         entries = np.arange(len(part.values))
         if critic.unit == "token" and part.mask is not None:
@@ -251,6 +251,6 @@ def recompute_layers(model: PreTrainedModel) -> None:
                 f"the model's {name} is {value}, which gradient_checkpointing would turn on: set it to 0 in "
                 "the model's config.json, or turn gradient_checkpointing off"
             )
-    # the older name is deprecated where there is the newer one
+    # newer versions deprecate the older name
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": False})

@@ -31,11 +31,8 @@ class ChunkedHead(torch.autograd.Function):
         temperature: float,
         chunks: Sequence[tuple[slice, Tensor]],
     ) -> tuple[Tensor, Tensor]:
-        """Compute (R,) log-probabilities and entropies from (U, d) hidden states.
-
-        ``chunks``: of the states, each with the tokens that it predicts.
-        """
-        ctx.set_materialize_grads(False)  # an entropy that nobody minimises costs nothing
+        """Compute (R,) log-probabilities and entropies from (U, d) hidden states, by chunks of states."""
+        ctx.set_materialize_grads(False)  # an unused entropy then has no gradient to compute
         ctx.temperature = temperature
         ctx.chunks = chunks
         distribution = None
@@ -59,11 +56,11 @@ class ChunkedHead(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Compute each chunk's logits again, unless there is one, their gradient, and what it adds up to."""
+        """Recompute each chunk's logits, except for a single chunk, and accumulate their gradient."""
         states, weight, bias, sources, targets, choices, only = ctx.saved_tensors
         wants_states, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         of_states = torch.zeros_like(states) if wants_states else None
-        # a sum of many chunks in 8 bits stands still; a chunk's product adds up in float32 in itself
+        # a bfloat16 sum of many chunks stops growing; the product within a chunk adds in float32
         exact = torch.promote_types(weight.dtype, torch.float32)
         of_weight = torch.zeros_like(weight, dtype=exact) if wants_weight else None
         of_bias = torch.zeros_like(bias, dtype=exact) if wants_bias else None

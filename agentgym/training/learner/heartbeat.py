@@ -16,16 +16,16 @@ from threading import Event, Thread
 from torch._C._distributed_c10d import Store
 
 BEAT = 5.0
-"""Seconds from one heartbeat to the next."""
+"""Seconds between heartbeats."""
 
 SILENCE = 45
 """Seconds without a heartbeat of the next rank after which a process ends."""
 
 _TURN = 1.0
-"""Seconds from one look for silence to the next."""
+"""Seconds between checks for silence."""
 
 _OVER = 1 << 40
-"""Added to the heartbeats of a rank that has come to its end."""
+"""Offset of the heartbeats of a rank that has finished."""
 
 
 def _end(neighbour: int) -> None:
@@ -34,25 +34,22 @@ def _end(neighbour: int) -> None:
         "--max-restarts can resume with the ranks that are left\n"
     )
     sys.stderr.flush()
-    os._exit(1)  # the main thread may be waiting for that rank
+    os._exit(1)  # not sys.exit: the main thread may be waiting for that rank
 
 
 @contextmanager
 def heartbeats(store: Store, rank: int, size: int, *, end: Callable[[int], None] = _end) -> Iterator[None]:
     """Send heartbeats, and watch the next rank's, until the context is left.
 
-    Args:
-        store: that all ranks share; nothing else may wait on this client of it.
-        rank: of this process.
-        size: number of ranks.
-        end: called once with the next rank where its heartbeats have stopped.
+    Nothing else may wait on this client of ``store``. ``end`` is called once with the next rank where its
+    heartbeats have stopped; ``size`` is the number of ranks.
     """
     neighbour, over = (rank + 1) % size, Event()
     silent = 0.0
 
     def beat() -> None:
         nonlocal silent
-        with suppress(RuntimeError):  # a store that is gone is silence
+        with suppress(RuntimeError):  # a vanished store counts as silence
             first = last = store.add(f"beats/{neighbour}", 0)
             while not over.wait(BEAT):
                 store.add(f"beats/{rank}", 1)
@@ -62,7 +59,7 @@ def heartbeats(store: Store, rank: int, size: int, *, end: Callable[[int], None]
 
     def count() -> None:
         nonlocal silent
-        # turns, not time: a machine that slept has heard nothing; and a store that is gone may never answer
+        # counts turns, not time: a machine that slept has missed beats, and a vanished store may never answer
         while not over.wait(_TURN):
             silent += _TURN
             if silent > SILENCE:
@@ -76,5 +73,5 @@ def heartbeats(store: Store, rank: int, size: int, *, end: Callable[[int], None]
         yield
         with suppress(RuntimeError):
             store.add(f"beats/{rank}", _OVER)
-    finally:  # one that has failed is silent: it may wait for the others without an end
+    finally:  # the beats stop after a failure, too, so that the other ranks do not wait forever
         over.set()

@@ -15,16 +15,14 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.errors import UsageError
+from agentgym.inference.models.pictures import embedded
 from agentgym.training.learner.attention import FLASH, PackedRows, attend_in_packs, pack_mask
 from agentgym.training.learner.head import ChunkedHead
 from agentgym.training.learner.packing import Pack, StepRow, pack_rows
-from agentgym.training.models.pictures import embedded
 
 CHUNK_LOGITS = 1 << 22
-"""Most logits that are computed at once: 16 MiB in float32, several times over while differentiating.
-
-More pays on accelerators only.
-"""
+"""Most logits computed at once: 16 MiB in float32, several times over while differentiating. A larger number
+pays on accelerators only."""
 
 
 def response_log_probs(
@@ -50,7 +48,7 @@ def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:
     assert isinstance(body, PreTrainedModel)
     attend_in_packs(body)
     flash = body.config.get_text_config()._attn_implementation == FLASH
-    # models leave a mask of four axes alone; it is not looked at, and without one they would make one
+    # an unused mask of four axes, which models pass on unchanged; without one they would build their own
     whatever = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=pack.input_ids.device)
     ids = pack.input_ids[None]
     read = {"inputs_embeds": embedded(body, ids, pack.pictures)} if pack.pictures else {"input_ids": ids}
@@ -76,7 +74,7 @@ def check_model(model: PreTrainedModel, device: torch.device | None = None) -> N
     layers = getattr(config, "layer_types", None) or ()
     window = (
         getattr(config, "sliding_window", None) or math.inf
-    )  # of all layers, where they are not told apart
+    )  # the window of all layers, where the model does not distinguish them
     if any(layer != "full_attention" for layer in layers) or (
         not layers and window < config.max_position_embeddings
     ):

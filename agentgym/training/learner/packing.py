@@ -21,18 +21,18 @@ from torch import Tensor
 from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.core.types import Completion, Group, Request, Step
 from agentgym.errors import UsageError
-from agentgym.training.engines.choices import ActionSpeller
-from agentgym.training.models.pictures import Picture, PicturePrompt, PictureReader
+from agentgym.inference.engines.choices import ActionSpeller
+from agentgym.inference.models.pictures import Picture, PicturePrompt, PictureReader
 
 Packing: TypeAlias = Literal["tree", "rows"]
-"""Whether rows of a pack share the tokens they begin with."""
+"""Form of a pack: whether its rows share the tokens that they begin with."""
 
 Layout: TypeAlias = tuple[Sequence[int], Sequence[int]]
-"""The rows of a pack, and how many of its first tokens each one shares with the one before it; none for
-the first. Shared tokens make a trie: what a row shares with any earlier one it shares with all between."""
+"""Rows of a pack, with the number of first tokens that each shares with the row before it; 0 for the first.
+Shared tokens make a trie: what a row shares with any earlier one it shares with all between."""
 
 NO_CHOICE = -1
-"""Fills up the allowed tokens of a position that has fewer than another."""
+"""Filler for positions with fewer allowed tokens than another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class StepRow:
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     choices: tuple[tuple[int, ...], ...] | None = None
-    """For each response token, the tokens it was chosen from; None for a free generation."""
+    """Allowed tokens at each response token; None for a free generation."""
     shown: PicturePrompt | None = None
-    """The pictures among the prompt's tokens; None for none."""
+    """Pictures among the prompt's tokens; None for none."""
 
     def __post_init__(self) -> None:
-        """Refuse a response that nothing precedes, or that is none of its choices."""
+        """Refuse an empty prompt, or a response outside its choices."""
         if self.response_ids and not self.prompt_ids:
             raise UsageError("a response follows an empty prompt: give at least one prompt token")
         if self.choices is not None and (
@@ -67,7 +67,7 @@ class StepRow:
         """The tokens that the model has to read."""
         return np.array(self.prompt_ids + self.response_ids[:-1], dtype=np.int64)
 
-    def told_apart(self, numbers: Mapping[Picture, int]) -> Ints:
+    def ids_with_pictures(self, numbers: Mapping[Picture, int]) -> Ints:
         """Return `read_ids` with each picture's number in the place of its tokens."""
         ids = self.read_ids
         if self.shown is not None:
@@ -85,8 +85,8 @@ class StepRow:
         """Positions of the tokens to read: (len,), or (3, len) where pictures are among them."""
         if self.shown is None:
             return np.arange(len(self))
-        said = self.shown.following + np.arange(len(self) - len(self.prompt_ids))
-        return np.concatenate([self.shown.positions, np.broadcast_to(said, (3, len(said)))], axis=1)
+        after = self.shown.following + np.arange(len(self) - len(self.prompt_ids))
+        return np.concatenate([self.shown.positions, np.broadcast_to(after, (3, len(after)))], axis=1)
 
 
 def step_rows(
@@ -107,7 +107,7 @@ def step_rows(
 
 def step_row(
     completion: Completion,
-    asked: Step | Request,
+    source: Step | Request,
     speller: ActionSpeller | None = None,
     reader: PictureReader | None = None,
 ) -> StepRow:
@@ -116,10 +116,10 @@ def step_row(
     choices = None
     if speller is not None and response:
         try:
-            choices = speller.trie(asked.admissible_actions).allowed_along(response)
+            choices = speller.trie(source.admissible_actions).allowed_along(response)
         except ValueError as error:
             raise UsageError(f"{error}: give the speller that sampled them, or none") from error
-    picture = None if reader is None else reader.of(asked.observation)
+    picture = None if reader is None else reader.of(source.observation)
     shown = None
     if reader is not None and picture is not None and reader.image_token in prompt:
         shown = reader.prompt(prompt, (picture,))
@@ -173,35 +173,35 @@ class Pack:
     """
 
     rows: Ints
-    """(r,) which rows, in the order they lie."""
+    """Indices (r,) of the rows, in packed order."""
     tokens: Ints
-    """(R,) where each response token is among those of all rows, packed in the rows' own order."""
+    """Index (R,) of each response token among those of all rows in their own order."""
     input_ids: Tensor
-    """(S,)."""
+    """Token ids, (S,)."""
     position_ids: Tensor
-    """(S,) from 0 in each row: the depth in the trie; (3, S) where pictures are among the tokens."""
+    """Depths (S,) in the trie, from 0 in each row; (3, S) where pictures are among the tokens."""
     ends: Tensor
-    """(S,) where each token's subtree ends: it is seen from itself up to there, exclusively."""
+    """End (S,) of each token's subtree: positions from the token up to there, exclusively, attend to it."""
     read: Tensor
-    """(U,) positions that response tokens are predicted at, ascending."""
+    """Positions (U,) at which response tokens are predicted, ascending."""
     sources: Tensor
-    """(R,) which of these positions predicts each response token: that of the token before it."""
+    """Index (R,) into these positions for each response token: that of the token before it."""
     order: Tensor
-    """(R,) the response tokens by the position that predicts them."""
+    """Permutation (R,) of response tokens by the position that predicts them."""
     bounds: tuple[int, ...]
-    """(U + 1,) how many of these are predicted before each position, and altogether."""
+    """Number (U + 1,) of these predicted before each position, and altogether."""
     targets: Tensor
-    """(R,) the response tokens."""
+    """Response tokens, (R,)."""
     choices: Tensor | None
-    """(R, k) the tokens each was chosen from, filled up with `NO_CHOICE`; None for free generations."""
+    """Allowed tokens (R, k) at each, filled up with `NO_CHOICE`; None for free generations."""
     prompt_ends: Tensor
-    """(r,) position of the last prompt token of each row."""
+    """Position (r,) of the last prompt token of each row."""
     row_bounds: Tensor
-    """(r + 1,) int32: where rows begin, and the last one ends, if they share nothing."""
+    """Bounds (r + 1,) int32 of rows that share nothing: the start of each, and the end of the last one."""
     longest: int
-    """Tokens of the longest row."""
+    """Number of tokens of the longest row."""
     pictures: tuple[Picture, ...] = ()
-    """In the order in which their tokens lie; one without tokens is read for other ranks' sake."""
+    """Pictures in the order of their tokens; one without tokens keeps the ranks' passes in step."""
 
     @property
     def predictors(self) -> Tensor:
@@ -262,7 +262,7 @@ def _first_fit(sizes: Ints, budget: int) -> list[list[int]]:
 
 
 def on_device(column: Tensor, device: torch.device) -> Tensor:
-    """Return a column on a device; neither waits for what the other has to do before the copy."""
+    """Return a column on a device, by a copy that blocks neither host nor device."""
     return (column.pin_memory() if device.type == "cuda" else column).to(device, non_blocking=True)
 
 
@@ -297,7 +297,7 @@ def _pack(
     for member, common in zip(members, shared, strict=True):
         row, read = rows[member], rows[member].read_ids
         new = slice(count, count + len(read) - common)
-        ends[path[common:]] = count  # the row before goes its own way from here
+        ends[path[common:]] = count  # the subtrees of the previous row's own tokens end here
         path = np.concatenate([path[:common], np.arange(new.start, new.stop)])
         ids[new], positions[..., new] = read[common:], row.positions[..., common:]
         if row.shown is not None and common < len(row.prompt_ids):

@@ -27,39 +27,39 @@ from agentgym.algos.loss import TokenLayout
 from agentgym.algos.objective import Objective
 from agentgym.algos.process import implicit_rewards, pool
 from agentgym.core.arrays import Floats, Ints
-from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
-from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import DivergenceError, Learner
-from agentgym.training.learner.packing import StepRow, on_device
-from agentgym.training.models.lora import merged_weights, without_adapter
-from agentgym.training.models.models import LanguageModel, save_model
-from agentgym.training.models.reward_model_file import (
+from agentgym.inference.models.language_model import LanguageModel, save_model
+from agentgym.inference.models.lora import merged_weights, without_adapter
+from agentgym.inference.models.reward_model_file import (
     REFERENCE,
     ComparedWith,
     RewardModelFile,
     write_reward_model,
 )
-from agentgym.training.models.weights import WeightFiles
+from agentgym.inference.models.weights import WeightFiles
+from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
+from agentgym.training.learner.distributed import Ranks
+from agentgym.training.learner.packing import StepRow, on_device
+from agentgym.training.learner.update import DivergenceError, Learner
 
 AnswerLoss: TypeAlias = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, dict[str, float]]]
-"""From (m,) scores h of answers, their outcomes and groups to a scalar and what is logged of it: "count" is
-how many terms it has, and without any nothing is learned."""
+"""Loss of answers: from (m,) scores h, outcomes and groups to a scalar and numbers for the log. "count" is
+the number of terms; at 0 there is no update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The steps of answers that a reward model is trained on, by what they are compared with."""
+    """Training data of a reward model: steps of answers, with the log-probabilities of the comparison."""
 
     rows: Sequence[StepRow]
-    """n, the tokens of each step."""
+    """Tokens of each of the n steps."""
     compared: Floats
-    """(T,) log-probabilities of the response tokens under what the model is compared with."""
+    """Log-probabilities (T,) of the response tokens under the model of the comparison."""
     answer: Ints
-    """(n,) answer of each step, any numbers."""
+    """Answer (n,) of each step, any numbers."""
     outcome: Floats
-    """(n,) the answer's, on each of its steps."""
+    """Outcome (n,) of the answer, on each of its steps."""
     group: Ints
-    """(n,) the answer's task."""
+    """Task (n,) of the answer."""
 
     def __len__(self) -> int:
         """Number of steps, n."""
@@ -106,8 +106,8 @@ class RewardModel(Learner):
         it is now, which then stays as it is; ``weights``: of a model on the meta device.
         """
         own = replace(config, learning_rate=settings.learning_rate, lora_rank=settings.lora_rank)
-        kept = copy.deepcopy(model) if reference and own.lora_rank is None else None
-        super().__init__(model, Objective(), own, reference=kept, ranks=ranks, weights=weights)
+        fixed = copy.deepcopy(model) if reference and own.lora_rank is None else None
+        super().__init__(model, Objective(), own, reference=fixed, ranks=ranks, weights=weights)
         self.settings = settings
         self.compared_with: ComparedWith = "reference" if reference else "policy"
 
@@ -152,7 +152,7 @@ class RewardModel(Learner):
                 yield np.flatnonzero(np.isin(answers.group, chosen))
 
     def _fit_step(self, part: Answers, log_probs: Floats, loss: AnswerLoss) -> dict[str, float]:
-        """Take one optimiser step, if there is anything to learn; return what is logged."""
+        """Take one optimiser step, if the loss has terms; return the numbers for the log."""
         gradient, numbers = self.token_gradient(part, log_probs, loss)
         if numbers["count"] == 0:
             return {"count": 0.0}
@@ -172,10 +172,7 @@ class RewardModel(Learner):
     def token_gradient(
         self, part: Answers, log_probs: Floats, loss: AnswerLoss
     ) -> tuple[Floats, dict[str, float]]:
-        """Return (T,) the derivative of a loss by each token's log-probability, and its diagnostics.
-
-        ``log_probs``: (T,) under the model as it is now.
-        """
+        """Return (T,) the derivative of a loss by each present log-probability, and diagnostics."""
         settings = self.settings
         tokens = torch.tensor(log_probs, dtype=torch.float64, requires_grad=True)
         layout = TokenLayout.packed(torch.from_numpy(part.lengths))

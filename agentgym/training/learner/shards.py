@@ -1,8 +1,8 @@
 """Sharded checkpoints of a learner: safetensors files, written by all ranks at once.
 
-`torch.distributed.checkpoint` cuts and joins the tensors, so any number of ranks goes on from what any other
-number wrote, and nobody ever holds all of it. Its safetensors form is used: the other one keeps a pickle,
-which a reader would execute.
+`torch.distributed.checkpoint` cuts and joins the tensors, so any number of ranks resumes from the files of
+any other number, and no rank ever holds all tensors. Its safetensors form is used, since the other one
+contains a pickle, which a reader would execute.
 """
 
 from __future__ import annotations
@@ -25,10 +25,7 @@ from agentgym.errors import UsageError
 
 
 def unique_tensors(modules: Mapping[str, torch.nn.Module]) -> dict[str, Tensor]:
-    """Return the tensors of modules by name, their own storage, each tied one once.
-
-    ``modules``: by the name that begins those of their tensors.
-    """
+    """Return the tensors of modules, named from their keys on, as stored; each tied one once."""
     found: dict[str, Tensor] = {}
     seen = set()
     for name, module in modules.items():
@@ -59,7 +56,7 @@ def begin_moments(optimizers: Mapping[str, torch.optim.Optimizer], names: set[st
             entries = [
                 entry for entry in ("step", "exp_avg", "exp_avg_sq") if f"{name}/{number}/{entry}" in names
             ]
-            # a fused step counts where its weights are
+            # a fused optimiser's step counter is on its weights' device
             steps = torch.zeros((), device=weight.device if optimizer.defaults["fused"] else "cpu")
             optimizer.state[weight] = {
                 entry: steps if entry == "step" else torch.zeros_like(weight) for entry in entries
@@ -103,7 +100,7 @@ def _weights(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
 def _as_usage_error(what: str, fix: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the library warns of its own ways, such as a single process
+            warnings.simplefilter("ignore")  # torch warns of its own behaviour, such as for a single process
             yield
     except (CheckpointException, SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
         causes = error.failures.values() if isinstance(error, CheckpointException) else [(error, None)]

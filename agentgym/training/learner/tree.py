@@ -1,10 +1,10 @@
-"""Shared-prefix packing: rows that begin alike are read once for as long as they agree.
+"""Shared-prefix packing: the shared beginning of rows is read once.
 
 The prompts of an episode, and of the attempts at one task, begin alike: with the instructions, the task and,
-where the whole history is told, with all that was said before. The rows of a pack make a trie in which each
-node is one token that is read once, however many rows go through it. A token sees its ancestors and
-itself, which are the row up to there; so it has the hidden state that it has in a row of its own, up to
-rounding, and the gradients of all rows that share it add up there.
+if prompts have the whole history, all earlier turns. The rows of a pack make a trie in which each node is one
+token that is read once, however many rows contain it. A token attends to its ancestors and itself, which are
+the row up to there; so its hidden state equals that in a row of its own, up to rounding, and the gradients of
+all rows that share it add up.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from agentgym.core.arrays import Ints
+from agentgym.inference.models.pictures import Picture
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.packing import (
     Layout,
@@ -28,7 +29,6 @@ from agentgym.training.learner.packing import (
     pack_rows,
     row_layouts,
 )
-from agentgym.training.models.pictures import Picture
 
 
 def pack_tree(
@@ -58,8 +58,8 @@ def tree_layouts(rows: Sequence[StepRow]) -> Callable[[int], list[Layout]]:
     for row in rows:
         for picture in row.pictures:
             numbers.setdefault(picture, PICTURES + len(numbers))
-    read = {place: row.told_apart(numbers) for place, row in enumerate(rows) if len(row) > 0}
-    # in this byte order bytes compare as the tokens do
+    read = {place: row.ids_with_pictures(numbers) for place, row in enumerate(rows) if len(row) > 0}
+    # big-endian bytes compare as the tokens do
     order = sorted(read, key=lambda place: read[place].astype(">u4").tobytes())
     sizes = np.array([len(read[place]) for place in order], dtype=np.int64)
     shared = np.array(
@@ -74,10 +74,10 @@ def tree_layouts(rows: Sequence[StepRow]) -> Callable[[int], list[Layout]]:
 
 
 PICTURES = 1 << 31
-"""Pictures are numbered from here on while rows are compared, above all token ids."""
+"""First number of pictures in the comparison of rows, above all token ids."""
 
 PACKINGS: Mapping[Packing, Callable[..., list[Pack]]] = {"tree": pack_tree, "rows": pack_rows}
-"""What packs rows, by its name."""
+"""Functions that pack rows, by name."""
 
 _LAYOUTS: Mapping[Packing, Callable[[Sequence[StepRow]], Callable[[int], list[Layout]]]] = {
     "tree": tree_layouts,
@@ -93,12 +93,12 @@ def own_packs(
     packing: Packing = "tree",
     device: torch.device | str = "cpu",
 ) -> list[tuple[Pack, bool]]:
-    """Return this rank's packs of what all ranks go through in step, and whether each counts.
+    """Return this rank's packs, as many as every other rank's, and whether each counts.
 
-    A single rank has the packs of `PACKINGS`. Several have no more rounds than those take, of one pack a
-    rank, and packs of about equal sizes: a round takes as long as its largest. Only own packs are laid out.
-    A pack without a picture has one that no token stands for, where another rank's of the round has some:
-    the encoder's weights are sharded, so all ranks have to call it.
+    A single rank has the packs of `PACKINGS`. Several ranks need no more rounds, with one pack a rank each,
+    and have packs of about equal sizes, since a round takes as long as its largest. Only own packs are laid
+    out. A pack without pictures gets one without tokens if another rank's pack of the round has some: the
+    encoder's weights are sharded, so all ranks have to call it.
     """
     check_packable(rows, token_budget)
     cut = _LAYOUTS[packing](rows)
@@ -136,7 +136,7 @@ def balanced_layouts(
 
 
 _PRECISION = 64
-"""The budget of several ranks is found to this part of it."""
+"""Precision of the search for several ranks' budget: a 64th of it."""
 
 
 def _common(one: Ints, other: Ints) -> int:
@@ -157,14 +157,14 @@ def _cuts(sizes: Ints, shared: Ints, budget: int) -> list[int]:
     count = len(sizes)
     if count == 0:
         return [0]
-    totals = np.cumsum([0, *(sizes - shared)])  # of the whole trie up to each row
+    totals = np.cumsum([0, *(sizes - shared)])  # sizes of the trie up to each row
     nested = shared[1:] == sizes[:-1]
     cost = np.zeros(count + 1)
     previous = np.zeros(count + 1, dtype=np.int64)
     first = chain = 0
     for end in range(1, count + 1):
         if end > 1 and not nested[end - 2]:
-            chain = end - 1  # the rows from here on begin one another
+            chain = end - 1  # each row from here on is a beginning of the next
         while first < chain and shared[first] + totals[end] - totals[first] > budget:
             first += 1
         again = cost[first:end] + shared[first:end]

@@ -1,8 +1,8 @@
 """Memory plan of a training run: bytes of each rank, from a model's configuration.
 
-Nothing is loaded. What is counted is what the code allocates: weights and moments as `Learner` keeps
-them, what `transformers` keeps of a layer for the gradient, the head's chunk, the engine's copy and its
-cache. It is an estimate; ``docs/gpu.md`` says how far measured peaks were from it.
+Nothing is loaded. The plan counts the code's allocations: weights and moments of the `Learner`, a layer's
+activations that `transformers` stores for the gradient, the head's chunk, the engine's copy and its cache. It
+is an estimate; ``docs/gpu.md`` compares it with measured peaks.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines.hf import BATCH_TOKENS
+from agentgym.inference.models.weights import BLOCK, family_of
 from agentgym.training.config import TrainConfig
-from agentgym.training.engines.hf import BATCH_TOKENS
-from agentgym.training.models.weights import BLOCK, family_of
 
 EXACT = 4
-"""Bytes of a number in float32: trained weights, gradients and moments, whatever computes."""
+"""Bytes of a float32 number: trained weights, gradients and moments, whatever the models compute in."""
 
 BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
 
 HEAD_COPIES = 5
-"""Tensors of a chunk's logits that exist at once while the head is differentiated, in float32."""
+"""Number of tensors of a chunk's logits that exist at once in the head's backward pass, in float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +35,25 @@ class ModelSize:
     """The sizes of a model that memory follows from."""
 
     parameters: int
-    """Tied ones once."""
+    """Number of parameters, tied ones once."""
     layers: int
     layer_parameters: int
-    """Of the largest layer."""
+    """Number of parameters of the largest layer."""
     hidden: int
     intermediate: int
     queries: int
-    """Heads times their size."""
+    """Size of all query heads together."""
     keys: int
-    """Key-value heads times their size."""
+    """Size of all key-value heads together."""
     vocabulary: int
     linear: tuple[tuple[int, int], ...] = ()
-    """Inputs and outputs of each linear layer but the head: what an adapter is made for."""
+    """Inputs and outputs of each linear layer but the head: the layers that an adapter covers."""
     experts: int = 0
-    """Of a layer; 0 of a dense model."""
+    """Number of experts in a layer; 0 for a dense model."""
     encoder: ModelSize | None = None
-    """The layers of the encoder of pictures, whose tokens are patches."""
+    """Size of the picture encoder's layers, whose tokens are patches."""
     patches: int = 0
-    """That one picture token stands for."""
+    """Patches per picture token."""
 
     @classmethod
     def read(cls, directory: str | Path) -> Self:
@@ -67,7 +67,7 @@ class ModelSize:
             config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
             with torch.device("meta"):
                 model: PreTrainedModel = family_of(config).from_config(config, trust_remote_code=False)
-        except Exception as error:  # `transformers` answers damaged files with exceptions of a dozen kinds
+        except Exception as error:  # damaged files make `transformers` raise a dozen kinds of exceptions
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise UsageError(f"cannot read the sizes of the model in {path}: {reason}") from error
         return cls.of(model)
@@ -128,10 +128,10 @@ class ModelSize:
 
     def held(self, number: int, *, again: bool) -> int:
         """Return the bytes that all layers hold of a token; ``again``: computed again for the gradient."""
-        return (1 if again else self.layers) * self.kept(number) + self.layers * self.hidden * number
+        return (1 if again else self.layers) * self.layer_bytes(number) + self.layers * self.hidden * number
 
-    def kept(self, number: int) -> int:
-        """Return the bytes that one layer keeps of a token for the gradient, with ``number`` bytes a number.
+    def layer_bytes(self, number: int) -> int:
+        """Return the bytes that one layer stores per token for the gradient, with ``number`` bytes a number.
 
         Two norms in float32 with what they give, queries and keys before and after their rotation, values,
         what attention gives, and four tensors of the inner width.
@@ -150,17 +150,17 @@ class MemoryPlan:
     """Memory of one rank, in bytes, by purpose."""
 
     always: Mapping[str, int]
-    """Throughout an iteration."""
+    """Bytes in use throughout an iteration, by purpose."""
     sampling: Mapping[str, int]
-    """While responses are sampled."""
+    """Bytes in use while responses are sampled."""
     update: Mapping[str, int]
-    """While gradients are computed."""
+    """Bytes in use while gradients are computed."""
     sync: Mapping[str, int] = field(default_factory=dict)
-    """While new weights go to the engine."""
+    """Bytes in use while new weights are sent to the engine."""
     start: int = 0
-    """At the fullest moment while a run is opened."""
+    """Peak bytes while a run is opened."""
     overlaps: bool = False
-    """Whether both happen at once."""
+    """Whether sampling and update happen at once."""
 
     @property
     def peak(self) -> int:
@@ -211,7 +211,7 @@ def plan_memory(
     sampling: dict[str, int] = {}
     if rollout.engine == "vllm":
         always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters
-    elif rollout.engine == "server":  # on other devices
+    elif rollout.engine == "server":  # the engine is on other devices
         always["engine"] = 0
     else:
         always["engine"] = number * size.parameters if copies else 0
@@ -222,7 +222,7 @@ def plan_memory(
             "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
         }
     update = _update(size, config, number, shards=shards)
-    # before its part of the weights, each rank reads the head in float32 for a check of the model
+    # each rank first reads the head in float32 for a check of the model, and then its part of the weights
     start = always["engine"] + max(read, EXACT * size.outside) + BLOCK
     held_at_once = rollout.engine == "vllm" or (
         rollout.engine == "server" and rollout.weight_transfer == "nccl"
@@ -235,16 +235,16 @@ def plan_memory(
 
 
 def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) -> dict[str, int]:
-    """Return the bytes that a pack takes while its gradients are computed in numbers of so many bytes."""
+    """Return the bytes of a pack while its gradients are computed, with this many bytes a number."""
     learner, tokens = config.learner, max(config.learner.token_budget, _row(config))
     again, encoder = bool(learner.gradient_checkpointing), size.encoder
     shown = config.prompting is not None and config.prompting.pictures != "none"
     chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
-    # its gradient, and in low precision what a chunk adds to it
+    # the head's gradient, and in low precision a chunk's addition to it
     summed = 0 if learner.lora_rank else EXACT + (number if number < EXACT else 0)
     return {
         "activations": tokens * size.held(number, again=again),
-        # at most: if all that is read were pictures
+        # the most, reached if every token were a picture's
         "pictures": tokens * size.patches * encoder.held(number, again=again) if shown and encoder else 0,
         "head": HEAD_COPIES * EXACT * chunk + summed * size.vocabulary * size.hidden,
         "layers put together": number * (size.outside + 2 * size.layer_parameters) if shards else 0,

@@ -16,22 +16,22 @@ from typing import Any, Literal, Self
 import torch
 
 from agentgym.errors import UsageError
+from agentgym.inference.policy.open import default_prompting, tiny_size
+from agentgym.io.hub import model_directory, pinned
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory
-from agentgym.training.models.hub import model_directory, pinned
-from agentgym.training.policy.open import default_prompting, tiny_size
 
 CPU_ENVS = 128
-"""Episodes played side by side on a CPU."""
+"""Default number of episodes played side by side on a CPU."""
 
 MAX_ENVS = 1024
-"""Episodes played side by side on a GPU at most."""
+"""Most episodes played side by side on a GPU."""
 
 VLLM_MIN_PARAMETERS = 500_000_000
-"""Parameters from which on vLLM pays for its start."""
+"""Least parameters of a model for which vLLM's start pays."""
 
 CPU_MAX_PARAMETERS = 1_000_000_000
-"""Parameters of a model that a single CPU thread should not be asked to train."""
+"""Most parameters of a model that a single CPU thread can reasonably train."""
 
 MAX_PARAMETERS = 15_000_000_000
 """Parameters of a dense model above which a plan says where to train it."""
@@ -40,7 +40,7 @@ MAX_MEMORY_FRACTION = 0.9
 """Share of a device's memory that a plan may fill."""
 
 HEAD_ROWS = 256
-"""Least rows of a product with the head: with fewer it waits for its weights to be read."""
+"""Fewest rows of a product with the head: with fewer, reading its weights takes longer than computing."""
 
 _BUDGETS = (65_536, 49_152, 32_768, 24_576, 16_384, 12_288, 8_192, 4_096, 2_048)
 
@@ -55,8 +55,8 @@ PEAK_FLOPS: Mapping[str, float] = {
     "RTX 4090": 165e12,
     "RTX 3090": 71e12,
 }
-"""Dense bfloat16 operations a second by part of a device's name, as the vendor's data sheets have them; the
-first part that fits counts."""
+"""Dense bfloat16 operations a second by part of a device's name, from the vendor's data sheets; the first
+matching part counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Machine:
 
     device: Literal["cpu", "cuda"]
     name: str
-    """Of the device."""
+    """Name of the device."""
     memory: int
-    """Bytes of a device; on a CPU, the main memory."""
+    """Memory of a device in bytes; on a CPU, the main memory."""
     ranks: int = 1
     has_vllm: bool = False
     cores: int = 1
-    """Of the processor, for each of the ranks on it."""
+    """Cores of the processor for each of its ranks."""
 
     @classmethod
     def here(cls, device: str = "auto") -> Self:
@@ -106,10 +106,19 @@ def _pinned(model: str) -> str:
     return pinned(model) if model and tiny_size(model) is None else model
 
 
+def auto_engine(machine: Machine, size: ModelSize | None) -> Literal["hf", "vllm"]:
+    """Return the faster engine of a model: vLLM where it is installed, on a GPU, for a model worth its start.
+
+    ``size``: of the model; None for a tiny one.
+    """
+    large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
+    return "vllm" if machine.device == "cuda" and machine.has_vllm and large else "hf"
+
+
 def resolve(
     config: TrainConfig, machine: Machine | None = None, size: ModelSize | None = None
 ) -> ResolvedConfig:
-    """Return a configuration with nothing left to choose; what has been chosen stays.
+    """Return a configuration without open settings; settings that are set stay.
 
     ``machine``: by default this one; ``size``: of the model, by default `model_size`.
     """
@@ -119,22 +128,24 @@ def resolve(
     size = (size or model_size(config)) if gpu else None
     engine = rollout.engine
     if engine == "auto":
-        large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
-        engine = "vllm" if machine.has_vllm and large else "hf"
-    # a rank plays its share
+        engine = auto_engine(machine, size)
+    # each rank plays its share of the episodes
     wanted = -(-rollout.tasks * rollout.group_size // machine.ranks)
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
-    chosen = config.learner.settled(machine.device, exact_engine=engine == "hf", weighted=True)
+    chosen = config.learner.settled(
+        machine.device, exact_engine=engine == "hf", weighted=True, temperature=prompting.temperature
+    )
     values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
     reward_model = replace(config.reward_settings, model=_pinned(config.reward_settings.model))
     values |= {
         "model": _pinned(config.model),
+        "encoder": pinned(config.encoder, "retrieval"),
         "device": machine.device,
-        # an optimiser that steps in main memory
+        # offloading, whose optimiser steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
         "objective": config.loss,
         "rollout": replace(rollout, engine=engine, num_envs=num_envs),
-        "learner": replace(chosen, temperature=prompting.temperature),
+        "learner": chosen,
         "reward_model": reward_model if config.spec.reward_model else None,
         "prompting": prompting,
     }
@@ -152,7 +163,7 @@ def _fitted(
     """
     own, learner = requested.learner, resolved.learner
     again = (False, True) if own.gradient_checkpointing is None else (own.gradient_checkpointing,)
-    # a rank's share of a mini-batch at most: packs are cut to what it really is
+    # the most is a rank's share of a mini-batch; real packs may be smaller
     steps = learner.minibatch_steps
     share = steps and -(-steps * resolved.prompting.context_length // machine.ranks)
     most = next((budget for budget in reversed(_BUDGETS) if budget >= (share or _BUDGETS[0])), _BUDGETS[0])

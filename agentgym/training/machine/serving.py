@@ -17,20 +17,20 @@ from time import monotonic, sleep
 from typing import Any
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines.sync_check import LENGTH
+from agentgym.inference.engines.vllm import lora_options
+from agentgym.inference.engines.vllm_server import FLAGS, LORA_SWITCH, ServerLostError, VllmServer
+from agentgym.inference.policy.open import tiny_size
 from agentgym.io.files import make_folder, writing
+from agentgym.io.hub import model_directory
 from agentgym.training.config import ResolvedConfig, TrainConfig
-from agentgym.training.engines.sync_check import LENGTH
-from agentgym.training.engines.vllm import lora_options
-from agentgym.training.engines.vllm_server import FLAGS, LORA_SWITCH, ServerLostError, VllmServer
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.models.hub import model_directory
-from agentgym.training.policy.open import tiny_size
 
 START_SECONDS = 1800.0
-"""After which a server that is not ready is given up."""
+"""Longest time to a server's readiness, in seconds."""
 
 LOG = "vllm-serve.log"
-"""What the server prints, in the folder of the run."""
+"""File for the server's output, in the folder of the run."""
 
 _OF_TORCHRUN = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|GROUP_.*|ROLE_.*|MASTER_.*|TORCHELASTIC_.*|VLLM_ENABLE_V1.*"
@@ -79,7 +79,7 @@ def take_devices(config: TrainConfig) -> str:
 def rollout_servers(
     config: ResolvedConfig, devices: str, folder: Path, ranks: Ranks
 ) -> Iterator[ResolvedConfig]:
-    """Serve the model on devices, if there are any, until the context is left; yield who is to be asked."""
+    """Serve the model on devices, if there are any, while in the context; yield the servers' addresses."""
     with ExitStack() as stack:
         if devices:
             url = stack.enter_context(_vllm_serve(config, devices, folder)) if ranks.is_first else ""
@@ -88,7 +88,7 @@ def rollout_servers(
 
 
 def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
-    """Return the command that serves a run's model on so many devices."""
+    """Return the command that serves a run's model on this many devices."""
     if tiny_size(config.model) is not None:
         raise UsageError(f"{config.model} is made with the run: to be served, --model must be a directory")
     options = dict(config.rollout.vllm_options)
@@ -100,7 +100,7 @@ def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
     if config.rollout.weight_transfer == "nccl":
         own["weight_transfer_config"] = {"backend": "nccl"}
     if (adapter := config.learner.adapter) is not None:
-        own |= lora_options(adapter) | {"api_server_count": 1}  # each would have adapters of its own
+        own |= lora_options(adapter) | {"api_server_count": 1}  # several would each hold their own adapters
     command = [
         "vllm",
         "serve",
@@ -152,7 +152,7 @@ def _vllm_serve(config: ResolvedConfig, devices: str, folder: Path) -> Iterator[
             os.killpg(process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(30)
-            os.killpg(process.pid, signal.SIGKILL)  # its workers may outlive it, and hold their devices
+            os.killpg(process.pid, signal.SIGKILL)  # workers may outlive the server, and hold devices
 
 
 def _wait(server: VllmServer, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -1,0 +1,1 @@
+"""Records of a run: checkpoints, evaluations, statistics of iterations, spending."""
