@@ -28,7 +28,7 @@ UNTRAINED = FOLDER / "untrained"
 RESULTS = FOLDER / "results"
 BOARD = FOLDER / "LEADERBOARD.md"
 CURVE = FOLDER / "curves" / f"{RUN.name}.png"
-"""Where the page shows it, and `docs/pictures.py` takes it from."""
+"""Where the page shows it, and `tools/pictures.py` takes it from."""
 
 SUITE = "demo"
 LEVELS = ("env_options.max_optimal=4", "env_options.max_steps=12", "env_options.effective_only=true")

@@ -1,6 +1,6 @@
 """What each door makes of what servers say: 43 bodies and streams, and the action or the problem behind each.
 
-``python -m benchmarks.doors`` (`make doors`) writes ``benchmarks/doors.md``.
+``python -m benchmarks.doors`` writes ``benchmarks/doors.md``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from agentgym.io.files import replace_file
 from agentgym.io.untrusted import printable
+from benchmarks.harness.report import table_text
 from tests.reading import doors
 from tests.reading.bodies import CASES
 
@@ -20,10 +21,11 @@ BENCH = "bench"
 TITLE = """\
 # What servers say, and what is played
 
-`make doors` wrote this table. Each line is an answer of a server (`tests/reading/bodies.py`), each column
-a door through which it comes in, and each cell the action that is played or, in italics, why there is none.
-Of two calls that may not stand side by side the first is shown. `-` stands where a door does not take such an
-answer: inspect_ai and TRL read the arguments of calls themselves, and hand over objects.
+`python -m benchmarks.doors` wrote this table. Each line is an answer of a server
+(`tests/reading/bodies.py`), each column a door through which it comes in, and each cell the action that is
+played or, in italics, why there is none. Of two calls that may not stand side by side the first is shown.
+`-` stands where a door does not take such an answer: inspect_ai and TRL read the arguments of calls
+themselves, and hand over objects.
 
 """
 
@@ -61,9 +63,8 @@ def benched() -> dict[str, str]:
 def page(rows: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page."""
     columns = list(next(iter(rows.values())))
-    lines = [["answer", *columns], ["---"] * (len(columns) + 1)]
-    lines += [[name, *(cells[column] for column in columns)] for name, cells in rows.items()]
-    return TITLE + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    lines = ((name, *(cells[column] for column in columns)) for name, cells in rows.items())
+    return TITLE + table_text(("answer", *columns), lines)
 
 
 def cells_of(text: str) -> dict[str, dict[str, str]]:

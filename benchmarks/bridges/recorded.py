@@ -5,7 +5,6 @@ Half of the episodes are a random agent's, half the rule-based agent's, on the f
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +16,7 @@ from agentgym.agents import make_agent
 from agentgym.core.types import Completion, Policy, Request, Trajectory
 from agentgym.registration import ENVIRONMENTS, open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from benchmarks.harness.report import publish, table
 
 AGENTS = ("random", "rules")
 SLOTS = 16
@@ -174,18 +174,13 @@ def write_report(
         "",
         about,
         "",
-        f"| environment | episodes | won | steps | {' | '.join(f'other {kind}' for kind in kinds[:-1])} "
-        "| else |",
-        "|---|" + "---:|" * (3 + len(kinds)),
     ]
+    rows = []
     for each in found:
-        counts = " | ".join(str(each.differences[kind]) for kind in kinds)
-        name = each.env_id.removeprefix("agentgym/")
-        lines.append(f"| {name} | {each.episodes} | {each.won} | {each.steps:,} | {counts} |")
+        name, counts = each.env_id.removeprefix("agentgym/"), (each.differences[kind] for kind in kinds)
+        rows.append((name, each.episodes, each.won, f"{each.steps:,}", *counts))
+    head = ("environment", "episodes", "won", "steps", *(f"other {kind}" for kind in kinds[:-1]), "else")
+    lines += table(head, rows, 3 + len(kinds))
     lines += ["", *(f"{each.env_id}: {each.first}" for each in found if each.first)]
-    text = "\n".join(lines).rstrip() + "\n"
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{peer}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    (out / f"{peer}.md").write_text(text, encoding="utf-8")
-    print(text)
+    publish(out / f"{peer}.json", record, "\n".join(lines).rstrip() + "\n")
     return int(any(each.first for each in found))

@@ -8,7 +8,6 @@ machine does not change. Rounds alternate between the servers, and the median co
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -24,7 +23,7 @@ import numpy as np
 from agentgym import remote
 from agentgym.serving.env.client import RemoteVectorEnv
 from benchmarks.bridges.served import Served, running, serve_env
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine, parser, publish
 
 RESULTS = Path(__file__).with_suffix(".json")
 PEER = Path(__file__).with_name("openenv_peer.py")
@@ -40,17 +39,8 @@ Figures = dict[str, float]
 def by_openenv(python: str, served: Served, action: dict[str, str], **reset: bool) -> Figures:
     """Return what OpenEnv's client measures, single and 64 at once, with the server's processor time."""
     before = served.usage().seconds
-    command = [
-        "taskset",
-        "-c",
-        "1",
-        python,
-        str(PEER),
-        "time",
-        served.url,
-        json.dumps(action),
-        json.dumps(reset),
-    ]
+    words = ("time", served.url, json.dumps(action), json.dumps(reset))
+    command = ["taskset", "-c", "1", python, str(PEER), *words]
     timed: Figures = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     steps = timed.pop("steps")
     return timed | {"server_ms_per_step": 1e3 * (served.usage().seconds - before) / steps}
@@ -133,14 +123,10 @@ def measure(python: str, rounds: int) -> dict[str, Figures]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and write the report."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bridges.server", description=__doc__)
-    parser.add_argument("--openenv", required=True, help="a Python that has openenv")
-    parser.add_argument("--rounds", type=int, default=3, help="(default: 3)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help=f"the report (default: {RESULTS})")
-    parser.add_argument(
-        "--nice", type=int, default=0, help="of servers and clients, where others compute beside"
-    )
-    asked = parser.parse_args(arguments)
+    given = parser(__spec__.name, __doc__, RESULTS, rounds=3)
+    given.add_argument("--openenv", required=True, help="a Python that has openenv")
+    given.add_argument("--nice", type=int, default=0, help="of servers and clients, where others compute")
+    asked = given.parse_args(arguments)
     os.setpriority(os.PRIO_PROCESS, 0, asked.nice)
     load = os.getloadavg()[0]
     figures = measure(asked.openenv, asked.rounds)
@@ -151,8 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "rounds": asked.rounds,
         **figures,
     }
-    asked.out.write_text(json.dumps(result, indent=1) + "\n")
-    asked.out.with_suffix(".md").write_text(page(result))
+    publish(asked.out, result, page(result))
     return 0
 
 

@@ -7,7 +7,6 @@ nothing may fail inside the server, and a session that is played besides has to 
 
 from __future__ import annotations
 
-import argparse
 import base64
 import http.client
 import json
@@ -29,7 +28,7 @@ from agentgym.registration import open_env
 from agentgym.serving.env.app import EnvServer
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine, parser, publish, table
 
 RESULTS = Path(__file__).with_suffix(".json")
 ENVS = ("agentgym/Sokoban-v0", "agentgym/WebShop-v0", "agentgym/HotpotQA-v0")
@@ -272,28 +271,25 @@ def fuzz(env_id: str, count: int, seed: int) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz, and write the report; return 1 if anything was found."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bridges.server_fuzz", description=__doc__)
-    parser.add_argument("--messages", type=int, default=100_000, help="in all (default: 100000)")
-    parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help=f"the report (default: {RESULTS})")
-    asked = parser.parse_args(arguments)
+    given = parser(__spec__.name, __doc__, RESULTS)
+    given.add_argument("--messages", type=int, default=100_000, help="in all (default: 100000)")
+    given.add_argument("--seed", type=int, default=0, help="(default: 0)")
+    asked = given.parse_args(arguments)
     rows = [fuzz(env_id, -(-asked.messages // len(ENVS)), asked.seed) for env_id in ENVS]
-    asked.out.write_text(
-        json.dumps({"machine": machine(), "seed": asked.seed, "rows": rows}, indent=1) + "\n"
-    )
-    asked.out.with_suffix(".md").write_text(page(rows, asked.seed))
-    sys.stdout.write(page(rows, asked.seed))
+    record = {"machine": machine(), "seed": asked.seed, "rows": rows}
+    publish(asked.out, record, page(rows, asked.seed))
     return 1 if any(row["problems"] for row in rows) else 0
 
 
 def page(rows: Sequence[dict[str, Any]], seed: int) -> str:
     """Return the report."""
-    table = "\n".join(
-        f"| {row['env']} | {row['messages']:,} | "
-        + ", ".join(f"{status}: {number:,}" for status, number in row["statuses"].items())
-        + f" | {row['exceptions']} | {len(row['problems'])} |"
-        for row in rows
-    )
+    head = ("environment", "messages", "answers by status", "exceptions", "problems")
+    cells = []
+    for row in rows:
+        answers = ", ".join(f"{status}: {number:,}" for status, number in row["statuses"].items())
+        problems = len(row["problems"])
+        cells.append((row["env"], f"{row['messages']:,}", answers, row["exceptions"], problems))
+    lines = "\n".join(table(head, cells))
     return f"""# Hostile messages to the environment server
 
 `python -m benchmarks.bridges.server_fuzz --seed {seed}`: messages of all kinds, changed in their values,
@@ -301,9 +297,7 @@ keys, types and bytes, with snapshots changed byte for byte and their checksum m
 to be one line, nothing may fail inside the server, and a session that is played besides has to go on as if
 nothing had come.
 
-| environment | messages | answers by status | exceptions | problems |
-|---|---:|---|---:|---:|
-{table}
+{lines}
 """
 
 

@@ -7,7 +7,6 @@ and by OpenEnv's own client, and every observation, reward, end and state hash i
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import subprocess
@@ -15,21 +14,21 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from agentgym import remote
-from agentgym.core.elements import png
+from agentgym.core.markup import png
 from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.registration import ENVIRONMENTS, open_env
 from agentgym.serving.env.app import EnvServer
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine, parser, publish, table
 
 RESULTS = Path(__file__).with_suffix(".json")
 PEER = Path(__file__).with_name("openenv_peer.py")
@@ -167,31 +166,28 @@ def compare(env_id: str, count: int, python: str | None, seed: int = 0) -> Itera
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare every suite, and write the report; return 1 if anything differs."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bridges.server_parity", description=__doc__)
-    parser.add_argument("--episodes", type=int, default=200, help="of each suite (default: 200)")
-    parser.add_argument("--openenv", help="a Python that has openenv (default: Remote-v0 alone)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help=f"the report (default: {RESULTS})")
-    asked = parser.parse_args(arguments)
+    given = parser(__spec__.name, __doc__, RESULTS)
+    given.add_argument("--episodes", type=int, default=200, help="of each suite (default: 200)")
+    given.add_argument("--openenv", help="a Python that has openenv (default: Remote-v0 alone)")
+    asked = given.parse_args(arguments)
     rows = []
     for env_id in ENVIRONMENTS:
         if env_id not in NOT_BUILT_IN:
             for row in compare(env_id, asked.episodes, asked.openenv):
                 rows.append(row)
                 sys.stdout.write(f"{row}\n")
-    asked.out.write_text(
-        json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n"
-    )
-    asked.out.with_suffix(".md").write_text(page(rows))
+    publish(asked.out, {"machine": machine(), "rows": rows}, page(rows))
     return 1 if any(row.differences for row in rows) else 0
 
 
 def page(rows: Sequence[Compared]) -> str:
     """Return the report."""
-    table = "\n".join(
-        f"| {row.env} | {row.client} | {row.episodes} | {row.steps:,} | {row.ended} | {row.won} | "
-        f"{row.differences} |"
+    head = ("environment", "client", "episodes", "steps", "ended", "won", "differences")
+    cells = (
+        (row.env, row.client, row.episodes, f"{row.steps:,}", row.ended, row.won, row.differences)
         for row in rows
     )
+    lines = "\n".join(table(head, cells, 5))
     return f"""# Episodes over the wire
 
 `python -m benchmarks.bridges.server_parity --openenv PYTHON`: each suite's episodes, half of them by the
@@ -199,9 +195,7 @@ oracle and half at random with refused actions among them, recorded by the envir
 through `agentgym serve env`. A difference is a step whose text, picture, reward, end, state hash, turn or
 success is another.
 
-| environment | client | episodes | steps | ended | won | differences |
-|---|---|---:|---:|---:|---:|---:|
-{table}
+{lines}
 """
 
 

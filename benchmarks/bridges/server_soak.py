@@ -7,7 +7,6 @@ connections is the server's idle time alone. Its memory, descriptors and threads
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import http.client
 import json
@@ -22,7 +21,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from benchmarks.bridges.served import Served, running, serve_env
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine, parser, publish, table
 
 RESULTS = Path(__file__).with_suffix(".json")
 ENV = "agentgym/WebShop-v0"
@@ -121,10 +120,9 @@ async def soak(served: Served, minutes: float) -> list[Sample]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Soak, and write the report; return 1 unless memory and descriptors stay flat."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bridges.server_soak", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=20.0, help="how long (default: 20)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help=f"the report (default: {RESULTS})")
-    asked = parser.parse_args(arguments)
+    given = parser(__spec__.name, __doc__, RESULTS)
+    given.add_argument("--minutes", type=float, default=20.0, help="how long (default: 20)")
+    asked = given.parse_args(arguments)
     command = serve_env(ENV, "--limit", f"idle={IDLE}", "--limit", "sessions=512")
     with running(command) as served:
         samples = asyncio.run(soak(served, asked.minutes))
@@ -146,19 +144,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "flat": flat,
         "samples": [asdict(sample) for sample in samples],
     }
-    asked.out.write_text(json.dumps(result, indent=1) + "\n")
-    asked.out.with_suffix(".md").write_text(page(result))
-    sys.stdout.write(page(result))
+    publish(asked.out, result, page(result))
     return 0 if flat else 1
 
 
 def page(result: dict[str, Any]) -> str:
     """Return the report of a soak."""
     first, last = result["most_in_the_first_third"], result["most_in_the_last_third"]
-    rows = "\n".join(f"| {name} | {first[name]:,} | {last[name]:,} |" for name in first)
+    growths = [(name, f"{first[name]:,}", f"{last[name]:,}") for name in first]
     samples = result["samples"][:: max(1, len(result["samples"]) // 12)]
     names = ("minute", "mib", "descriptors", "threads", "sessions", "begun")
-    table = "\n".join("| " + " | ".join(f"{sample[name]:,}" for name in names) + " |" for sample in samples)
+    rows = [[f"{sample[name]:,}" for name in names] for sample in samples]
+    warm = "most, after a tenth of the time for warming up"
+    most = table((warm, "in the first third", "in the last third"), growths, 2)
+    lines = "\n".join([*most, "", *table(names, rows, len(names))])
     return f"""# Clients that never close
 
 `server_soak --minutes {result["minutes"]:g}` on {result["machine"]["cpu"]}.
@@ -167,13 +166,7 @@ without a message. Every second, {KINDS} clients begin a session over a WebSocke
 some steps and go silent; {KINDS} more send nothing, or half of a request. None closes its connection.
 {result["sessions_begun"]:,} sessions were begun.
 
-| most, after a tenth of the time for warming up | in the first third | in the last third |
-|---|---:|---:|
-{rows}
-
-| {" | ".join(names)} |
-|{"---:|" * len(names)}
-{table}
+{lines}
 """
 
 

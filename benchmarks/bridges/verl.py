@@ -38,10 +38,10 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.bridges.trl import EnvironmentFactory
 from agentgym.bridges.verl import FIELD
 from agentgym.core.types import Completion, Group, Request, Trajectory
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from agentgym.registration import ENVIRONMENTS, open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from benchmarks.bridges.recorded import Reached, compare, record, write_report
 
 EPISODES = int(__import__("os").environ.get("EP", "200"))

@@ -8,7 +8,6 @@ are left out, as the checkout's trainer leaves them out.
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import os
@@ -26,15 +25,14 @@ import numpy as np
 from agentgym.bridges.verl_agent import make_envs
 from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
-from benchmarks.bridges.verl_agent_cost import measure
 from benchmarks.bridges.verl_agent_inputs import Workspace
 from benchmarks.bridges.verl_agent_peer import configuration
 from benchmarks.bridges.verl_agent_report import markdown
+from benchmarks.harness.report import machine, parser, publish
 from benchmarks.parity.webshop import goal_task
-from benchmarks.speed.report import machine
 from benchmarks.speed.webshop_original import commit_of
 
-OUT = Path(__file__).with_suffix("")
+OUT = Path(__file__).with_suffix(".json")
 KEEP = Path("tests/bridges/verl_agent")
 KEPT = 4
 """Rounds whose exchanges are kept for tests."""
@@ -205,15 +203,13 @@ def exchanged(played: Mapping[str, Any]) -> dict[str, Any]:
 
 def main() -> int:
     """Compare, measure and write the report; exit 1 on any difference."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bridges.verl_agent", description=main.__doc__)
-    parser.add_argument("--checkout", type=Path, required=True, help="of verl-agent")
-    parser.add_argument("--suites", nargs="*", default=list(SUITES), help=f"of {', '.join(SUITES)}")
-    parser.add_argument("--episodes", type=int, default=EPISODES)
-    parser.add_argument("--rounds", type=int, default=3, help="of the measurement of costs; 0 for none")
-    parser.add_argument("--out", type=Path, default=OUT, help="report without suffix")
-    parser.add_argument("--keep", type=Path, default=KEEP, help="folder of the exchanges that tests replay")
-    parser.add_argument("--commit", help="of the checkout, where it is no git repository")
-    options = parser.parse_args()
+    given = parser(__spec__.name, __doc__, OUT)
+    given.add_argument("--checkout", type=Path, required=True, help="of verl-agent")
+    given.add_argument("--suites", nargs="*", default=list(SUITES), help=f"of {', '.join(SUITES)}")
+    given.add_argument("--episodes", type=int, default=EPISODES)
+    given.add_argument("--keep", type=Path, default=KEEP, help="folder of the exchanges that tests replay")
+    given.add_argument("--commit", help="of the checkout, where it is no git repository")
+    options = given.parse_args()
     if not (options.commit or (options.checkout / ".git").exists()):
         raise UsageError(f"{options.checkout} is no git repository: name its commit with --commit")
     written = options.out.with_suffix(".json")
@@ -229,15 +225,10 @@ def main() -> int:
         }
         for suite in options.suites:
             report["suites"][suite] = compare(suite, workspace, options.episodes, options.keep)
-        if options.rounds:
-            workspace.unpack()
-            report["cost"] = measure(workspace, options.rounds)
-            out = workspace.folder / "loop.json"
-            workspace.run("verl_agent_loop", str(workspace.checkout), str(out))
-            report["loop"] = json.loads(out.read_text(encoding="utf-8"))
-    written.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    options.out.with_suffix(".md").write_text(markdown(report), encoding="utf-8")
-    print(markdown(report))
+        out = workspace.folder / "loop.json"
+        workspace.run("verl_agent_loop", str(workspace.checkout), str(out))
+        report["loop"] = json.loads(out.read_text(encoding="utf-8"))
+    publish(options.out, report, markdown(report))
     return int(any(any(found["differences"].values()) for found in report["suites"].values()))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmarks.harness.report import table
+
 COLUMNS = ("rows", "processes", "peak memory", "50 steps of all", "processor time", "steps/s", "ready after")
-HEAD = f"| ALFWorld, verl-agent's own manager over | {' | '.join(COLUMNS)} |"
 GIB = 1 << 30
 
 
@@ -19,7 +20,7 @@ def cost_table(cost: Mapping[str, Any]) -> list[str]:
         ("its Ray workers, **extrapolated**", cost["theirs, 128 by extrapolation"]),
         ("agentgym, measured", medians["ours, 128"]),
     ]
-    lines = [HEAD, "|---|---|---|---|---|---|---|---|", *(_line(name, figures) for name, figures in rows)]
+    lines = table(("ALFWorld, verl-agent's own manager over", *COLUMNS), (_cells(*row) for row in rows))
     ratios = {key: _range(values) for key, values in cost["ratios"].items()}
     lines.append(
         f"| fewer, less, faster by | 128 | {ratios['processes']} | {ratios['bytes']} | {ratios['seconds']} | "
@@ -28,8 +29,9 @@ def cost_table(cost: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _line(name: str, figures: Mapping[str, float]) -> str:
-    columns = (
+def _cells(name: str, figures: Mapping[str, float]) -> tuple[str, ...]:
+    return (
+        name,
         f"{figures['rows']:,.0f}",
         f"{figures['processes']:,.0f}",
         f"{figures['bytes'] / GIB:,.2f} GiB",
@@ -38,7 +40,6 @@ def _line(name: str, figures: Mapping[str, float]) -> str:
         f"{figures['steps a second']:,.0f}",
         f"{figures['seconds to be ready']:,.0f} s" if "seconds to be ready" in figures else "",
     )
-    return f"| {name} | {' | '.join(columns)} |"
 
 
 def _range(values: Sequence[float]) -> str:
@@ -62,9 +63,7 @@ def markdown(report: Mapping[str, Any]) -> str:
         "",
         *_differences(suites),
         "",
-        "| response | steps | of them valid to the projection |",
-        "|---|---|---|",
-        *_responses(suites),
+        *table(("response", "steps", "of them valid to the projection"), _responses(suites)),
         "",
         *(cost_table(report["cost"]) if "cost" in report else ()),
         "",
@@ -77,38 +76,27 @@ def markdown(report: Mapping[str, Any]) -> str:
 def _differences(suites: Mapping[str, Any]) -> list[str]:
     names = list(next(iter(suites.values()))["differences"])
     counted = ("episodes", "won", "steps", "ends")
-    lines = [
-        f"| suite | {' | '.join(counted)} | {' | '.join(f'differences: {name}' for name in names)} |",
-        "|---" * (1 + len(counted) + len(names)) + "|",
-    ]
-    for suite, found in suites.items():
-        counts = [f"{found[name]:,}" for name in counted]
-        differing = [str(found["differences"][name]) for name in names]
-        lines.append(f"| {suite} | {' | '.join([*counts, *differing])} |")
-    return lines
+    rows = (
+        (suite, *(f"{found[name]:,}" for name in counted), *(found["differences"][name] for name in names))
+        for suite, found in suites.items()
+    )
+    return table(("suite", *counted, *(f"differences: {name}" for name in names)), rows)
 
 
 def _loop(found: Mapping[str, Mapping[str, float]]) -> list[str]:
     names = list(next(iter(found.values())))
-    rows = {anchor: [f"{values[name]:g}" for name in names] for anchor, values in found.items()}
-    return [
-        *LOOP,
-        "",
-        f"| anchor | {' | '.join(names)} |",
-        "|---" * (1 + len(names)) + "|",
-        *(f"| {anchor} | {' | '.join(columns)} |" for anchor, columns in rows.items()),
-        "",
-    ]
+    rows = ((anchor, *(f"{values[name]:g}" for name in names)) for anchor, values in found.items())
+    return [*LOOP, "", *table(("anchor", *names), rows), ""]
 
 
-def _responses(suites: Mapping[str, Any]) -> list[str]:
+def _responses(suites: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     totals: dict[str, list[int]] = {}
     for found in suites.values():
         for kind, (steps, valid) in found["responses"].items():
             total = totals.setdefault(kind, [0, 0])
             total[0] += steps
             total[1] += valid
-    return [f"| {kind} | {steps:,} | {valid:,} |" for kind, (steps, valid) in sorted(totals.items())]
+    return [(kind, f"{steps:,}", f"{valid:,}") for kind, (steps, valid) in sorted(totals.items())]
 
 
 PLAYED = (
@@ -132,11 +120,12 @@ NOTES = (
     "those its workers drew. Boards are compared as text: in mode `rgb_array` ours are drawn with tiles",
     "of our own. `main_ppo.py` needs GPUs: it was changed and compiled, not run.",
     "",
-    "Costs: random admissible commands; the manager's seconds for a reset and 50 steps, and what the",
+    "Costs (script: `benchmarks/bridges/verl_agent_cost.py` at a4008b10): random admissible commands;",
+    "the manager's seconds for a reset and 50 steps, and what the",
     "processors spent on them. Runs alternate, on a machine with other work: medians of rounds, ratios",
     "within rounds. Processes and memory (proportional set sizes, summed over the process tree, at their",
     "peak) are with the trainer's process, torch imported, and with Ray's daemons. Ours hold the 128 rows",
-    "of validation as well; theirs do not. Extrapolation: each row is a process; memory goes on in a",
-    "straight line through 4 and 8 workers; seconds as if 128 rows stepped as fast as 8, on these cores:",
-    "with more cores, its workers take fewer seconds and the same processor time.",
+    "of validation as well; theirs do not. Extrapolation: each row is a process; memory and seconds go",
+    "on in a straight line through 4 and 8 workers, on these cores; ratios by the line of each round.",
+    "The three rounds of 4 workers took 14 to 34 seconds, so the line is rough.",
 )

@@ -15,7 +15,7 @@ from agentgym.io.files import replace_file
 from benchmarks.fuzz.actions import run_actions, shares
 from benchmarks.fuzz.parts import SHARDS, kill, merged, mutate
 from benchmarks.fuzz.report import failures, page
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine
 
 OUT = Path("benchmarks/fuzz.md")
 

@@ -50,7 +50,7 @@ SHARES: Mapping[str, float] = {
 VECTOR = 0.2
 """Share of an environment's actions that are sent to a vector one."""
 
-MAX_KEPT = 20
+MAX_CACHED_MAX = 20
 """Violations that are told; all are counted."""
 
 
@@ -83,7 +83,7 @@ class Tally:
     def violated(self, what: str, sent: Hostile) -> None:
         """Count a violation."""
         self.wrong += 1
-        if len(self.violations) < MAX_KEPT:
+        if len(self.violations) < MAX_CACHED_MAX:
             size = len(sent.action) if isinstance(sent.action, str) else 0
             text = f"{self.env_id}: {what}: {sent.shape}, {size} characters: {sent.action!r:.120}"
             self.violations.append(text)

@@ -35,9 +35,9 @@ class Scale:
         """Return the weight of each word."""
         return [{"grams": [10.0 * len(word)]} for (word,) in questions]
 
-    def agrees(self, said: Any, computed: Any) -> bool:
+    def agrees(self, recorded: Any, computed: Any) -> bool:
         """Return whether two answers are the same."""
-        return bool(said == computed)
+        return bool(recorded == computed)
 
 
 class Pan(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.evaluation.log.results import EPISODES_FILE, RETRIED, RUN_FILE, latest
-from agentgym.evaluation.log.runfiles import check_chain, read_episodes, read_run
+from agentgym.evaluation.log.runfiles import check_chain, read_lines, read_run
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.verify.submissions import Unranked, verify_below
 
@@ -213,13 +213,14 @@ def _check_end(out: Path, results: Mapping[str, str], report: Kills) -> None:
     folders = [path.parent for path in _files(out).values()]
     names = set()
     for folder in folders:
-        run, episodes = read_run(folder), read_episodes(folder)
+        run, lines = read_run(folder), read_lines(folder).checked(folder / EPISODES_FILE)
+        episodes = lines.samples
         names.add(run.agent.name)
         report.lines += len(episodes)
         report.attempts += len(episodes) - len(latest(episodes))
         if run.result_id != results.get(run.agent.name):
             report.wrong.append(f"{run.agent.name}: another result than without kills")
-        report.wrong += [f"{run.agent.name}: {problem}" for problem in check_chain(run, episodes)]
+        report.wrong += [f"{run.agent.name}: {problem}" for problem in check_chain(run, lines)]
         again = {episode.key for episode in episodes if episode.attempt > 1}
         if not again <= {episode.key for episode in episodes if episode.end_reason in RETRIED}:
             report.wrong.append(f"{run.agent.name}: an episode was played again that had a result")

@@ -1,4 +1,4 @@
-"""Changed logs of other projects, each of which must end in a run or in one line: ``make fuzz-logs``."""
+"""Changed logs of other projects, which end in a run or in one line: ``python -m benchmarks.fuzz.logs``."""
 
 from __future__ import annotations
 

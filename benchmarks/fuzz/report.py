@@ -10,6 +10,7 @@ from typing import get_args
 from benchmarks.fuzz.actions import MOMENT, Tally
 from benchmarks.fuzz.kills import Kills
 from benchmarks.fuzz.mutations import OUTCOMES, Form, Outcome, Place
+from benchmarks.harness.report import table_text
 
 FORMS: tuple[Form, ...] = get_args(Form)
 
@@ -113,7 +114,7 @@ def _mutations(found: Mutations) -> str:
         by_file[place.file, place.form, outcome] += count
         by_field[place.file, place.field, outcome] += count
     shown = [outcome for outcome in OUTCOMES if outcome != "no change"]
-    text += _table(
+    text += table_text(
         ["File", "Form", *map(str.capitalize, shown)],
         [
             [file, form, *(f"{by_file[file, form, outcome]:,}" for outcome in shown)]
@@ -136,7 +137,7 @@ def _mutations(found: Mutations) -> str:
         text
         + trace
         + "### By field\n\n"
-        + _table(["File", "Field", *map(str.capitalize, shown)], fields)
+        + table_text(["File", "Field", *map(str.capitalize, shown)], fields)
         + "\n"
     )
 
@@ -173,7 +174,7 @@ def _actions(tallies: Sequence[Tally]) -> str:
     shapes: Counter[str] = sum((tally.shapes for tally in tallies), Counter())
     kinds = ", ".join(f"{count:,} {shape}" for shape, count in shapes.most_common())
     fair = sum(tally.fair for tally in tallies)
-    text = _ACTIONS.format(moment=1000 * MOMENT) + _table(head, lines)
+    text = _ACTIONS.format(moment=1000 * MOMENT) + table_text(head, lines)
     return f"{text}\n{kinds}; between them {fair:,} admissible ones.\n\n"
 
 
@@ -188,9 +189,4 @@ def _kills(kills: Kills) -> str:
         ["of them, further attempts after errors", f"{kills.attempts:,}"],
         ["lines lost, results that differ, broken chains", f"{len(kills.wrong)}"],
     ]
-    return f"{_KILLS}{_table(['What', 'How many'], lines)}\n"
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return f"{_KILLS}{table_text(['What', 'How many'], lines)}\n"

@@ -19,7 +19,7 @@ from typing import Any
 Figures = Mapping[str, float]
 
 SMOLLM2 = Path("runs/models/smollm2")
-"""Where `make bench-smollm2` puts the pretrained model."""
+"""Where `make runs/models/smollm2/config.json` puts the pretrained model."""
 
 METRICS = (
     "seconds/total",
@@ -97,15 +97,6 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
         train("hf-lock-step", "hf engine, an iteration after the other", model=size),
         train("hf-stale", "hf engine, groups one update old", model=size, staleness=1),
         train("hf-overlap", "hf engine, sampling beside the update", model=size, staleness=1, overlap=True),
-        train(
-            "hf-overlap-stream",
-            "the same, each with a CUDA stream of its own",
-            model=size,
-            staleness=1,
-            overlap=True,
-            settings={"rollout.cuda_stream": True},
-            missing="a CPU has no streams" if small else "",
-        ),
         *switches(train, size, small),
         train("pictures", "a vision-language model", model=vision, env="agentgym/VisualSokoban-v0"),
         train("critic", "PPO with a critic of tokens", model=size, algorithm="ppo"),

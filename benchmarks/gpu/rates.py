@@ -13,10 +13,10 @@ from time import perf_counter
 
 import torch
 
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
 from agentgym.io.files import make_folder, replace_file
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
 from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 

@@ -22,10 +22,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.mutations.operators import Mutant, mutants
 from benchmarks.mutations.worker import LIMIT, ROOT, Copy, serve
 
-FOUND, PAGE = ROOT / "benchmarks/mutations.json", ROOT / "benchmarks/mutations.md"
+FOUND = ROOT / "benchmarks/mutations.json"
 SEED = 20261123
 ENDS = ("killed", "timed out", "equivalent", "survived")
 
@@ -77,12 +78,10 @@ def page(found: dict[str, Any]) -> str:
         "`benchmarks/mutations/map.toml`. Each mutant: `benchmarks/mutations.json`.",
         *(["", found["note"]] if found.get("note") else []),
         "",
-        f"| part | mutants | {' | '.join(ENDS)} | killed, timed out or equivalent |",
-        "|---|---:|" + "---:|" * (len(ENDS) + 1),
     ]
-    for part, row in rows:
-        share = 1 - row[-1] / sum(row)
-        lines.append(f"| {part} | {sum(row)} | {' | '.join(map(str, row))} | {share:.1%} |")
+    cells = ((part, sum(row), *row, f"{1 - row[-1] / sum(row):.1%}") for part, row in rows)
+    head = ("part", "mutants", *ENDS, "killed, timed out or equivalent")
+    lines += table(head, cells, len(ENDS) + 2)
     lines += ["", "Operators: " + ", ".join(f"{name} {n}" for name, n in operators.most_common()) + "."]
     survived = [result for result in results if result["end"] == "survived"]
     lines += ["", "## Survived", ""] if survived else []
@@ -92,17 +91,17 @@ def page(found: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--count", type=int, default=500, help="mutants at most")
-    parser.add_argument("--minutes", type=float, default=240.0, help="none begins after them")
-    parser.add_argument("--part", action="append", default=[], help="only of paths that begin so; repeat")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--again", action="store_true", help="run survivors whose code is there again")
-    parser.add_argument("--repeat", action="store_true", help="run the report's whose code is there again")
-    parser.add_argument("--go-on", action="store_true", help="run those that the report lacks")
-    options = parser.parse_args()
+    given = parser("benchmarks.mutations", __doc__)
+    given.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given.add_argument("--seed", type=int, default=SEED)
+    given.add_argument("--count", type=int, default=500, help="mutants at most")
+    given.add_argument("--minutes", type=float, default=240.0, help="none begins after them")
+    given.add_argument("--part", action="append", default=[], help="only of paths that begin so; repeat")
+    given.add_argument("--workers", type=int, default=2)
+    given.add_argument("--again", action="store_true", help="run survivors whose code is there again")
+    given.add_argument("--repeat", action="store_true", help="run the report's whose code is there again")
+    given.add_argument("--go-on", action="store_true", help="run those that the report lacks")
+    options = given.parse_args()
     if options.serve:
         serve()
         return
@@ -128,22 +127,14 @@ def main() -> None:
         result["part"] = next(part for part in settings["run"] if result["path"].startswith(part))
         if result["end"] == "survived" and result["key"] in settings["equivalent"]:
             result["end"] = "equivalent"
-    about = {"seed": options.seed, "all": len(every), "processor": _processor()}
+    about = {"seed": options.seed, "all": len(every), "processor": machine()["cpu"].partition(",")[0]}
     python = platform.python_version()
     report = {**about, "python": python, "note": note, "mutants": list(found.values())}
-    FOUND.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
-    PAGE.write_text(page(report))
+    publish(FOUND, report, page(report))
 
 
 def _identity(result: dict[str, Any]) -> tuple[str, ...]:
     return result["path"], result["before"], result["after"], result["name"]
-
-
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(
-        (line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine()
-    )
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ again replaces its old figures; the others stay.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,13 +27,15 @@ from agentgym.retrieval.engines.bm25 import ENGINE, Bm25, build_bm25, open_bm25
 from agentgym.retrieval.engines.bm25.merging import merge_blocks
 from agentgym.retrieval.engines.bm25.postings import in_files, write_layout
 from agentgym.retrieval.index import MANIFEST, Manifest, new_folder, spool_beside, versions
+from benchmarks.harness.processes import alone, status
+from benchmarks.harness.report import machine, parser, table
 from benchmarks.retrieval.synthetic import counted_blocks, five_words, made_up, questions
-from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_suffix(".json")
 
 FOLDER = Path(tempfile.gettempdir(), "bm25-scale")
 
+MB = 1 << 20
 K = 5
 BATCH = 1_280
 """Queries of one turn of verl-agent's search recipe."""
@@ -109,8 +109,8 @@ def searching(folder: Path, passages: int) -> dict[str, float]:
         figures |= {f"{name} mean": float(np.mean(times)), f"{name} p50": float(np.median(times))}
         figures[f"{name} p99"] = float(np.quantile(times, 0.99))
     figures["batch wall_s"], figures["batch cpu_s"] = _batch(index, whole[:BATCH])
-    figures["anonymous_mb"] = _status("RssAnon") / 1024
-    figures["mapped_mb"] = _status("RssFile") / 1024
+    figures["anonymous_mb"] = status("RssAnon") / MB
+    figures["mapped_mb"] = status("RssFile") / MB
     return figures
 
 
@@ -229,12 +229,6 @@ SIDE_BY_SIDE_LIMIT = 200_000
 """Passages that all engines are given at most."""
 
 
-def _status(field: str) -> int:
-    """Return a figure of this process, in kilobytes."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
-
-
 def run_phase(name: str, folder: Path, passages: int) -> dict[str, float]:
     """Run a phase in this process; return its figures with time and memory."""
     cpu, wall = time.process_time(), time.perf_counter()
@@ -242,7 +236,7 @@ def run_phase(name: str, folder: Path, passages: int) -> dict[str, float]:
     return {
         "cpu_s": time.process_time() - cpu,
         "wall_s": time.perf_counter() - wall,
-        "peak_mb": _status("VmHWM") / 1024,
+        "peak_mb": status("VmHWM") / MB,
         "load": os.getloadavg()[0],
         **figures,
     }
@@ -264,27 +258,18 @@ def markdown(record: dict[str, Any]) -> str:
     lines = ["# BM25 at several sizes", ""]
     lines += [f"`python -m benchmarks.retrieval.bm25` on {about['cpu']};"]
     lines += [f"{', '.join(f'{name} {about[name]}' for name in packages)}.", "", *SETTING, ""]
-    lines += ["| built | processor time, making up alone | wall | peak memory | on disk | load |"]
-    lines.append("|---|---|---|---|---|---|")
+    built: list[tuple[object, ...]] = []
     for size, row in ((size, result["build"]) for size, result in sizes if "build" in result):
         result = record["sizes"][str(size)]
         made = f"{result['generate']['cpu_s']:,.0f} s" if "generate" in result else "n/a"
         peak = row["peak_mb"] + row["processes"] * row["child_peak_mb"]
         cpu = row["cpu_s"] + row["children_cpu_s"]
-        lines.append(
-            f"| {size:,}, {row['processes']} counting | {cpu:,.0f} s, {made} | {row['wall_s']:,.0f} s "
-            f"| {peak:,.0f} MB | {row['bytes'] / 1e6:,.0f} MB | {row['load']:.1f} |"
-        )
+        built.append((f"{size:,}, {row['processes']} counting", f"{cpu:,.0f} s, {made}", *_taken(row, peak)))
     for size, row in ((size, result["lay out"]) for size, result in sizes if "lay out" in result):
-        cells = [
-            f"{size:,}, drawn as counted terms",
-            f"{row['cpu_s']:,.0f} s, of it merging {row['merge_cpu_s']:,.0f} s",
-            f"{row['wall_s']:,.0f} s",
-            f"{row['peak_mb']:,.0f} MB",
-            f"{row['bytes'] / 1e6:,.0f} MB",
-            f"{row['load']:.1f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+        cpu = f"{row['cpu_s']:,.0f} s, of it merging {row['merge_cpu_s']:,.0f} s"
+        built.append((f"{size:,}, drawn as counted terms", cpu, *_taken(row, row["peak_mb"])))
+    head = ("built", "processor time, making up alone", "wall", "peak memory", "on disk", "load")
+    lines += table(head, built)
     lines += ["", *_searches(sizes)]
     for size, row in ((size, result["compare"]) for size, result in sizes if "compare" in result):
         lines.append(f"\nOf {row['lists']} lists over {size:,} passages {row['differ']} differ from NumPy's.")
@@ -302,6 +287,11 @@ def markdown(record: dict[str, Any]) -> str:
             ]
             lines.append(f"| {engine} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n\n" + NOTES
+
+
+def _taken(row: dict[str, float], peak: float) -> tuple[str, ...]:
+    size = f"{row['bytes'] / 1e6:,.0f} MB"
+    return f"{row['wall_s']:,.0f} s", f"{peak:,.0f} MB", size, f"{row['load']:.1f}"
 
 
 def _searches(sizes: Sequence[tuple[int, dict[str, Any]]]) -> list[str]:
@@ -347,23 +337,21 @@ def measure(passages: int, folder: Path, phases: Sequence[str]) -> None:
             continue
         if name == "side by side" and passages > SIDE_BY_SIDE_LIMIT:
             continue
-        command = [sys.executable, "-m", "benchmarks.retrieval.bm25", "--phase", name]
-        command += ["--folder", str(folder), "--passages", str(passages)]
-        answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        figures = json.loads(answer.stdout.splitlines()[-1])
+        given = ("--phase", name, "--folder", str(folder), "--passages", str(passages))
+        figures = alone(__spec__.name, *given)
         print(passages, name, figures, file=sys.stderr)
         save(passages, name, figures)
 
 
 def main() -> None:
     """Measure and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--passages", type=int, nargs="+", default=[1_000, 100_000])
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="for files of some GB")
-    parser.add_argument("--phase", choices=PHASES, help="of one size, in this process")
-    parser.add_argument("--only", choices=PHASES, nargs="+", default=list(PHASES), help="in the same folder")
-    parser.add_argument("--report", action="store_true", help="only write the tables again")
-    arguments = parser.parse_args()
+    given = parser(__spec__.name, __doc__)
+    given.add_argument("--passages", type=int, nargs="+", default=[1_000, 100_000])
+    given.add_argument("--folder", type=Path, default=FOLDER, help="for files of some GB")
+    given.add_argument("--phase", choices=PHASES, help="of one size, in this process")
+    given.add_argument("--only", choices=PHASES, nargs="+", default=list(PHASES), help="in the same folder")
+    given.add_argument("--report", action="store_true", help="only write the tables again")
+    arguments = given.parse_args()
     if arguments.phase:
         print(json.dumps(run_phase(arguments.phase, arguments.folder, arguments.passages[0])))
         return

@@ -21,11 +21,11 @@ from typing import Any
 from agentgym.data.directory import CACHE_VARIABLE
 from agentgym.io.files import replace_file
 from benchmarks.bridges.served import Served, running, serve_env
+from benchmarks.harness.report import machine
 from benchmarks.soak.report import page
 from benchmarks.soak.traffic import Traffic
 from benchmarks.soak.watch import Watch
 from benchmarks.soak.workers import ADDRESS, CLIENT_IDLE, WORKERS, work
-from benchmarks.speed.report import machine
 
 OUT = Path("benchmarks/soak.md")
 

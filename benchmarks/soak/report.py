@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from benchmarks.harness.report import table_text
 from benchmarks.soak.traffic import Traffic
 from benchmarks.soak.watch import DRIFT, MIN_GROWTH, PARTS, SHARE, WARM_UP, Growth
 
@@ -57,7 +58,7 @@ def page(
         "*server* a session, of *publish* a board.\n\n## Work\n\n",
         _work(done, traffic),
         "\n## Refused by the site\n\n",
-        _table(
+        table_text(
             ["Request", "Answer", "Times"],
             [[*kind.rsplit(": ", 1), f"{times:,}"] for kind, times in sorted(traffic.refusals.items())],
         ),
@@ -83,7 +84,7 @@ def _growths(growths: Sequence[Growth]) -> str:
         ]
         for growth in growths
     ]
-    return _table([*head, "Threads by part", "Processor ms a step by part"], lines)
+    return table_text([*head, "Threads by part", "Processor ms a step by part"], lines)
 
 
 def _work(done: Mapping[str, Mapping[str, int]], traffic: Traffic) -> str:
@@ -102,9 +103,4 @@ def _work(done: Mapping[str, Mapping[str, int]], traffic: Traffic) -> str:
             ["their answers", ", ".join(f"{n:,} times {s}" for s, n in sorted(traffic.statuses.items()))],
             ["answered in", f"{1000 * median(times):.0f} ms (median), {worst}"],
         ]
-    return _table(["What", "How many"], lines)
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return table_text(["What", "How many"], lines)

@@ -30,11 +30,11 @@ from agentgym.evaluation.verify.verification import verify_run
 from agentgym.history.run import METRICS_FILE
 from agentgym.io.files import replace_file
 from agentgym.registration import ENVIRONMENTS, make, make_vec
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 from benchmarks.bridges.server_soak import Traffic as Clients
 from benchmarks.fuzz.arena import ALLOW, make_arena
 from benchmarks.fuzz.hostile import HostileActions

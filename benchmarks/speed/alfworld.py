@@ -9,14 +9,9 @@ with its parsing remembered. Memory and start-up are measured in processes of th
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -32,11 +27,13 @@ from agentgym.envs.alfworld.env import ALFWorldEnv
 from agentgym.envs.alfworld.source import load_game
 from agentgym.errors import MissingDataError
 from agentgym.vector.serial import SerialVectorEnv
-from benchmarks.memoised import forget_games, memoised
+from benchmarks.harness.processes import alone, status
+from benchmarks.harness.report import Texts, parser
+from benchmarks.harness.rounds import Discipline, Run, measure_all, publish_rows, timed
+from benchmarks.parity.memoised import forget_games, memoised
 from benchmarks.speed.alfworld_cold import cold_disciplines, store_facts
-from benchmarks.speed.report import Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure, timed
 
+OUT = Path(__file__).with_suffix(".json")
 KITCHENS = 8
 """Games played. Floor plans 1 to 30 are kitchens."""
 
@@ -336,70 +333,44 @@ ALONE: dict[str, Callable[[], None]] = {
 }
 
 
-def alone(name: str) -> tuple[float, float]:
-    """Run one of `ALONE` in a process of its own; return its peak of memory in bytes and its seconds."""
-    command = [sys.executable, "-m", "benchmarks.speed.alfworld", "--alone", name]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    size, seconds = done.stdout.split()[-2:]
-    return float(size), float(seconds)
-
-
 def run_alone(name: str) -> None:
-    """Run one of `ALONE` and print its peak of memory and its seconds after imports."""
+    """Run one of `ALONE` and print its peak of memory in bytes, and its seconds after imports."""
     began = time.perf_counter()
     ALONE[name]()
-    took = time.perf_counter() - began
-    # not getrusage, whose peak begins with that of the process that started this one
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    (kilobytes,) = re.findall(r"VmHWM:\s*(\d+) kB", status)
-    print(int(kilobytes) * 1024, took)
+    print([status("VmHWM"), time.perf_counter() - began])
 
 
 def main() -> int:
-    """Measure everything and write alfworld.json and alfworld.md beside this file."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.alfworld", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each contestant in a round")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
-    parser.add_argument("--alone", choices=list(ALONE), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.alone:
-        run_alone(options.alone)
+    """Measure everything, and write the report."""
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=5, seconds=0.5)
+    arguments.add_argument("--alone", choices=list(ALONE), help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.alone:
+        run_alone(given.alone)
         return 0
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    rows = []
-    found = [*cold_disciplines(dataset()), *disciplines(kitchens())]
-    for discipline in track(found, "measuring", console=console, disable=not console.is_terminal):
-        rows += measure(discipline, options.rounds, options.seconds)
+    rows = measure_all([*cold_disciplines(dataset()), *disciplines(kitchens())], given)
     store = store_facts(dataset())
-    measured = {name: alone(name) for name in ALONE}
+    measured = {name: alone(__spec__.name, "--alone", name) for name in ALONE}
     *memory, startup = measured
-    about = machine("textworld", "alfworld")
-    command = f"python -m benchmarks.speed.alfworld --rounds {options.rounds} --seconds {options.seconds}"
-    record = {
-        "command": command,
-        "machine": about,
-        "rows": [asdict(row) for row in rows],
-        "memory_bytes": {name: measured[name][0] for name in memory},
-        "dataset": dataset(),
-        "startup_seconds": measured[startup][1],
-        "store": store,
-    }
-    text = markdown(rows, {name: measured[name][0] for name in memory}, about, command, TEXTS)
-    text += f"\nThe whole train split is opened, and an episode begun, in {measured[startup][1]:.2f} s."
+    seconds = measured[startup][1]
+    notes = f"\nThe whole train split is opened, and an episode begun, in {seconds:.2f} s."
     if store:
-        text += (
+        notes += (
             f"\nThe imported train split takes {store['bytes_per_game']:,.0f} bytes a game; an import of "
             f"{store['built_games']:.0f} games takes {1000 * store['build_seconds_per_game']:.0f} ms a game."
         )
-    text += f"\nGames: the {dataset()} ones.\n"
-    (options.out / "alfworld.json").write_text(json.dumps(record, indent=2) + "\n")
-    (options.out / "alfworld.md").write_text(text)
-    print(text)
-    return 0
+    return publish_rows(
+        f"python -m {__spec__.name}",
+        given,
+        rows,
+        TEXTS,
+        peers=("textworld", "alfworld"),
+        memory={name: measured[name][0] for name in memory},
+        notes=f"{notes}\nGames: the {dataset()} ones.\n",
+        dataset=dataset(),
+        startup_seconds=seconds,
+        store=store,
+    )
 
 
 if __name__ == "__main__":

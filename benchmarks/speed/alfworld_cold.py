@@ -25,8 +25,8 @@ from agentgym.envs.alfworld.data.trials import Harvest, read_trials
 from agentgym.envs.alfworld.engine.gametext import GameText
 from agentgym.envs.alfworld.engine.textworld import TextWorldEngine
 from agentgym.envs.alfworld.env import ALFWorldEnv
-from benchmarks.memoised import forget_games, memoised
-from benchmarks.speed.rounds import Discipline, Run
+from benchmarks.harness.rounds import Discipline, Run
+from benchmarks.parity.memoised import forget_games, memoised
 
 STEPS = 50
 """Of an episode."""

@@ -7,23 +7,23 @@ other in every round. Times are of the processor, so that what else the machine 
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from agentgym.algos import graphgpo
+from agentgym.algos.advantage import segment_ends
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.graph import graph_size
+from agentgym.algos.graph import match_edges
 from agentgym.algos.table import ALGORITHMS
 from agentgym.core.arrays import Floats
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.speed import loops
-from benchmarks.speed.report import machine
 
 GROUP_SIZE, STEPS, STATES, TOKENS = 8, 50, 60, (20, 40)
 SIZES = {16: 7, 160: 3}
@@ -138,13 +138,17 @@ def measure(groups: int, rounds: int, seconds: float) -> list[Result]:
 def measure_graph(groups: int, rounds: int, seconds: float) -> GraphResult:
     """Time GraphGPO's advantage on a batch of so many groups, and measure what it holds."""
     batch = make_batch(groups)
-    size = graph_size(batch)
+    source, target = match_edges(batch)
+    # the last step of a won episode leads to SUCCESS, a node of its group
+    arrived = np.where(segment_ends(batch.trajectory) & batch.won, -1 - batch.group, target)
+    nodes = len(np.unique(np.concatenate([source, arrived])))
+    edges = np.unique(np.stack([source, arrived]), axis=1).shape[1]
     tracemalloc.start()
     graphgpo.advantage(batch)
     peak = tracemalloc.get_traced_memory()[1] / 1e6
     tracemalloc.stop()
     took = float(np.median([milliseconds(lambda: graphgpo.advantage(batch), seconds) for _ in range(rounds)]))
-    return GraphResult(size.steps, size.nodes, size.edges, took, peak)
+    return GraphResult(len(batch), nodes, edges, took, peak)
 
 
 def markdown(results: list[Result], graphs: list[GraphResult], about: dict[str, str]) -> str:
@@ -161,15 +165,14 @@ def markdown(results: list[Result], graphs: list[GraphResult], about: dict[str, 
         "plain Python,",
         "one pass for every sum. Both compute the same numbers, which is checked before the clock starts.",
         "",
-        "| algorithm | steps | agentgym | quartiles | loops | quartiles | faster by |",
-        "|---|---|---|---|---|---|---|",
     ]
+    cells = []
     for r in results:
         (low, high), (least, most) = r.arrays_quartiles, r.loops_quartiles
-        lines.append(
-            f"| {ALGORITHMS[r.algorithm].title} | {r.steps:,} | {r.arrays:.2f} | {low:.2f} to {high:.2f} "
-            f"| {r.loops:,.1f} | {least:,.1f} to {most:,.1f} | {r.ratio:,.0f} |"
-        )
+        spreads = f"{low:.2f} to {high:.2f}", f"{least:,.1f} to {most:,.1f}"
+        name, steps, ratio = ALGORITHMS[r.algorithm].title, f"{r.steps:,}", f"{r.ratio:,.0f}"
+        cells.append((name, steps, f"{r.arrays:.2f}", spreads[0], f"{r.loops:,.1f}", spreads[1], ratio))
+    lines += table(("algorithm", "steps", "agentgym", "quartiles", "loops", "quartiles", "faster by"), cells)
     lines += ["", "Dr. GRPO and GSPO have GRPO's estimator; 3SPO's is that of one round of its rollouts."]
     lines += [
         "",
@@ -178,24 +181,21 @@ def markdown(results: list[Result], graphs: list[GraphResult], about: dict[str, 
         "Nodes are states and each group's SUCCESS, edges distinct pairs of them; time and memory are of the "
         "whole advantage.",
         "",
-        "| steps | nodes | edges | ms | MB at most |",
-        "|---|---|---|---|---|",
-        *(
-            f"| {g.steps:,} | {g.nodes:,} | {g.edges:,} | {g.milliseconds:.2f} | {g.megabytes:.1f} |"
-            for g in graphs
-        ),
     ]
+    sizes = (
+        (f"{g.steps:,}", f"{g.nodes:,}", f"{g.edges:,}", f"{g.milliseconds:.2f}", f"{g.megabytes:.1f}")
+        for g in graphs
+    )
+    lines += table(("steps", "nodes", "edges", "ms", "MB at most"), sizes)
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--out", type=Path, default=OUT, help="JSON to write; a table goes beside it as .md")
-    parser.add_argument("--seconds", type=float, default=0.2, help="time of an estimator in a round")
-    parser.add_argument("--groups", type=int, nargs="*", default=list(SIZES), help="sizes to measure")
-    parser.add_argument("--graphs", action="store_true", help="only GraphGPO's graphs; the rest stays")
-    options = parser.parse_args(arguments)
+    given = parser(__spec__.name, __doc__, OUT, seconds=0.2)
+    given.add_argument("--groups", type=int, nargs="*", default=list(SIZES), help="sizes to measure")
+    given.add_argument("--graphs", action="store_true", help="only GraphGPO's graphs; the rest stays")
+    options = given.parse_args(arguments)
     about = machine()
     sizes = [(groups, SIZES.get(groups, 3)) for groups in options.groups]
     if options.graphs:
@@ -204,9 +204,8 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         results = [result for size in sizes for result in measure(*size, options.seconds)]
     graphs = [measure_graph(*size, options.seconds) for size in sizes]
-    table = {"machine": about, "results": results, "graphs": graphs}
-    options.out.write_text(json.dumps(table, default=asdict, indent=1) + "\n")
-    options.out.with_suffix(".md").write_text(markdown(results, graphs, about))
+    record = {"machine": about, "results": results, "graphs": graphs}
+    publish(options.out, record, markdown(results, graphs, about))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ import json
 import os
 import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -32,8 +30,9 @@ from agentgym.agents.language.settings import REACT, ChatAgentSettings
 from agentgym.endpoint import ChatReply, ChatRequest, EndpointSession, open_endpoint
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from benchmarks.harness.processes import alone
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.speed.chat_server import serving
-from benchmarks.speed.report import machine
 
 SAID = "<think>\nNothing will come of it.\n</think>\n<action>wait</action>"
 """No environment accepts it, so that every episode has all its turns."""
@@ -166,12 +165,6 @@ def ask_by_sdk() -> Played:
         return Played(tuple(ends), time.process_time() - cpu, 0)
 
 
-def peak_memory(env_id: str, way: str) -> float:
-    """Return the memory of a process that plays `MANY` episodes at once, at its peak, in MB."""
-    command = [sys.executable, "-m", __spec__.name, "--memory", env_id, "--way", way]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
 def print_memory(env_id: str, way: str) -> None:
     """Play many episodes with all requests in flight, and print the peak."""
     played = play(way, MANY, 3.0 if way == WAYS[0] else 0.5, env_id=env_id)
@@ -225,36 +218,34 @@ def report(record: Record) -> str:
         "is slow.",
         "Medians over rounds; the least in brackets. Processor time is this process's, per request.",
         "",
-        "| model | seconds | of the ideal time | ms of processor per request | others beside a slow answer |",
-        "|---|---:|---:|---:|---:|",
     ]
+    cells = []
     for row in record["rows"]:
         seconds = [played["ends"][-1] for played in row["plain"]]
         share = [each / (TURNS * row["delay"]) for each in seconds]
         cost = statistics.median(played["cpu"] for played in row["plain"]) / (EPISODES * TURNS) * 1e3
         others = f"{beside(row['plain'], row['slow']) - 1:+.1%}" if row["slow"] else "-"
-        lines.append(
-            f"| {row['way']} | {statistics.median(seconds):.2f} ({min(seconds):.2f}) | "
-            f"{statistics.median(share):.2f} ({min(share):.2f}) | {cost:.2f} | {others} |"
-        )
+        spread = (f"{statistics.median(each):.2f} ({min(each):.2f})" for each in (seconds, share))
+        cells.append((row["way"], *spread, f"{cost:.2f}", others))
+    head = ("model", "seconds", "of the ideal time", "ms of processor per request")
+    lines += table((*head, "others beside a slow answer"), cells, 4)
     if any(row["way"] == SDK for row in record["rows"]):
         lines += ["", BOUND]
-    lines += ["", f"| peak memory, MB: {MANY:,} episodes in flight | {' | '.join(WAYS)} |"]
-    lines += ["|---|---:|---:|"]
-    for env_id, sizes in record["memory"].items():
-        cells = " | ".join(f"{sizes[way]:,.0f}" if way in sizes else "-" for way in WAYS)
-        lines.append(f"| {env_id.rpartition('/')[2]} | {cells} |")
+    held = (
+        (env_id.rpartition("/")[2], *(f"{sizes[way]:,.0f}" if way in sizes else "-" for way in WAYS))
+        for env_id, sizes in record["memory"].items()
+    )
+    lines += ["", *table((f"peak memory, MB: {MANY:,} episodes in flight", *WAYS), held, 2)]
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Measure, and write a record and a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--part", choices=PARTS, help="measure this alone; the rest of the record stays")
-    parser.add_argument("--memory", help=argparse.SUPPRESS)
-    parser.add_argument("--way", default=WAYS[0], help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, rounds=5)
+    arguments.add_argument("--part", choices=PARTS, help="measure this alone; the rest of the record stays")
+    arguments.add_argument("--memory", help=argparse.SUPPRESS)
+    arguments.add_argument("--way", default=WAYS[0], help=argparse.SUPPRESS)
+    options = arguments.parse_args()
     if options.memory:
         print_memory(options.memory, options.way)
         return 0
@@ -263,11 +254,11 @@ def main() -> int:
         record |= {"machine": machine("openai"), "load": os.getloadavg()[0], "rounds": options.rounds}
         record["rows"] = list(speed_rows(options.rounds))
     if options.part != "speed":
-        record["memory"] = {env_id: {WAYS[0]: peak_memory(env_id, WAYS[0])} for env_id in WORLDS}
-        record["memory"][WORLDS[0]][WAYS[1]] = peak_memory(WORLDS[0], WAYS[1])
-    RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    RECORD.with_suffix(".md").write_text(report(record), encoding="utf-8")
-    print(report(record))
+        peaks = [*((env_id, WAYS[0]) for env_id in WORLDS), (WORLDS[0], WAYS[1])]
+        record["memory"] = {env_id: {} for env_id in WORLDS}
+        for env_id, way in peaks:
+            record["memory"][env_id][way] = alone(__spec__.name, "--memory", env_id, "--way", way)
+    publish(RECORD, record, report(record))
     return 0
 
 

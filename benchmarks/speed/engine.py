@@ -7,11 +7,9 @@ round, and processor time is counted, so that what else the machine does disturb
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -22,15 +20,17 @@ import torch
 from torch import Tensor
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.training.engines import GenerationRequest, Sampling
-from agentgym.training.engines.choices import ROOT, ActionSpeller, ActionTrie
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.models.models import LanguageModel
-from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.engines import GenerationRequest, Sampling
+from agentgym.inference.engines.choices import ROOT, ActionSpeller, ActionTrie
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models.language_model import LanguageModel
+from agentgym.inference.models.tiny import environment_texts, tiny_model, word_tokenizer
 from agentgym.vector.core import AgentVectorEnv
-from benchmarks.speed.report import Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure
+from benchmarks.harness.report import Texts, parser
+from benchmarks.harness.rounds import Discipline, Run, measure_all, publish_rows
+from benchmarks.harness.rounds import timed as timed_by
 
+OUT = Path(__file__).with_suffix(".json")
 GROUPS, MEMBERS = 8, 8
 TOKENS = 64
 MEAN_LENGTH = 16
@@ -134,15 +134,7 @@ def _allowed(tries: Sequence[ActionTrie], width: int, end: int, row: int, ids: T
 def timed(once: Callable[[int], int]) -> Run:
     """Make a run of ``once``, which takes a seed and returns how much it produced; counts processor time."""
     seeds = count()
-
-    def run(seconds: float) -> float:
-        done = 0
-        began = time.process_time()
-        while (took := time.process_time() - began) < seconds:
-            done += once(next(seeds))
-        return done / took
-
-    return run
+    return timed_by(lambda: once(next(seeds)), time.process_time)
 
 
 def disciplines(todo: Work) -> list[Discipline]:
@@ -197,31 +189,13 @@ def texts(todo: Work) -> Texts:
 
 def main() -> int:
     """Measure, and write a record and a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each contestant in a round")
-    parser.add_argument("--size", default="0.8m", help="of the tiny model")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=9, seconds=1.0)
+    arguments.add_argument("--size", default="0.8m", help="of the tiny model")
+    given = arguments.parse_args()
     torch.set_num_threads(1)
-    todo = work(options.size)
-    rows = [
-        row
-        for discipline in disciplines(todo)
-        for row in measure(discipline, options.rounds, options.seconds)
-    ]
-    about = machine("torch", "transformers")
-    command = (
-        f"python -m benchmarks.speed.engine --rounds {options.rounds} --seconds {options.seconds:g} "
-        f"--size {options.size}"
-    )
-    record = {"command": command, "machine": about, "rows": [asdict(row) for row in rows]}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "engine.json").write_text(json.dumps(record, indent=2) + "\n")
-    text = markdown(rows, {}, about, command, texts(todo))
-    (options.out / "engine.md").write_text(text)
-    print(text)
-    return 0
+    todo = work(given.size)
+    rows, command = measure_all(disciplines(todo), given), f"python -m {__spec__.name} --size {given.size}"
+    return publish_rows(command, given, rows, texts(todo), peers=("torch", "transformers"))
 
 
 if __name__ == "__main__":

@@ -2,16 +2,14 @@
 
 A step samples eight responses to each of eight prompts, compares their rewards and takes one optimiser step.
 Both sides begin from the same tiny model and prompts, in a process each and one thread, TRL with the Python
-of an environment of its own (`make speed-trl`). They take turns, step by step; processor seconds per sampled
-token are compared within a turn.
+of an environment of its own (`make .venv-trl/.installed`). They take turns, step by step; processor seconds
+per sampled token are compared within a turn.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -26,16 +24,18 @@ from torch.profiler import ProfilerActivity, profile
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.algos.tokens import Batch
-from agentgym.errors import UsageError
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
+from agentgym.inference.models.language_model import LanguageModel, save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.packing import StepRow
-from agentgym.training.models.models import LanguageModel, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from benchmarks.speed.report import machine
+from agentgym.training.learner.update import Learner
+from benchmarks.harness.processes import Peer
+from benchmarks.harness.report import machine, parser, publish
 
+OUT = Path(__file__).with_suffix(".json")
+THEIRS = OUT.with_name("grpo_step_trl.py")
 PROMPTS, MEMBERS = 8, 8
 LENGTHS = ((200, 64), (800, 128))
 """Tokens of a prompt, and of a response."""
@@ -113,59 +113,19 @@ class Ours:
         return len(sampled), time.process_time() - began
 
 
-class Theirs:
-    """TRL's step, in a process of its own."""
-
-    def __init__(self, python: Path, folder: Path):
-        """Start it over a folder that `Work.write` filled."""
-        script = Path(__file__).with_name("grpo_step_trl.py")
-        self._log = (folder / "log.txt").open("wb")
-        self._process = subprocess.Popen(
-            [str(python.absolute()), str(script), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self.versions: dict[str, str] = self._answer()
-
-    def step(self) -> tuple[int, float]:
-        """Take a step; return the sampled tokens and the processor seconds."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("step\n")
-        self._process.stdin.flush()
-        answer = self._answer()
-        return answer["tokens"], answer["seconds"]
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.communicate()
-        self._log.close()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            log = Path(self._log.name).read_text(encoding="utf-8", errors="replace").strip()
-            raise UsageError(
-                f"TRL has ended with code {self._process.wait()}: {log.rpartition(chr(10))[2][:200]}"
-            )
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
 def compare(work: Work, python: Path, rounds: int, token_budget: int) -> dict[str, Any]:
     """Let both take turns; return microseconds of the processor per sampled token, and the ratios."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         work.write(folder)
-        theirs, ours = Theirs(python, folder), Ours(work, token_budget)
+        ours, theirs = Ours(work, token_budget), Peer(python, THEIRS, [str(folder)], folder / "log.txt")
         figures: dict[str, list[float]] = {"agentgym": [], "TRL": []}
         for turn in range(rounds + 1):
-            for side, (tokens, seconds) in (("agentgym", ours.step()), ("TRL", theirs.step())):
-                if turn:  # the first one warms up
-                    figures[side].append(seconds / tokens * 1e6)
-        theirs.close()
+            (tokens, seconds), answer = ours.step(), theirs.ask("step")
+            if turn:  # the first one warms up
+                figures["agentgym"].append(seconds / tokens * 1e6)
+                figures["TRL"].append(answer["seconds"] / answer["tokens"] * 1e6)
+        theirs.end()
         share = products(ours)
     ratios = [other / own for own, other in zip(figures["agentgym"], figures["TRL"], strict=True)]
     return {
@@ -225,13 +185,11 @@ def markdown(record: Mapping[str, Any]) -> str:
 
 def main() -> int:
     """Measure, and write a record and a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--python", type=Path, required=True, help="of an environment with TRL")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--size", default="0.8m", help="of the tiny model")
-    parser.add_argument("--token-budget", type=int, default=2048, help="of the learner's packs")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=7)
+    arguments.add_argument("--python", type=Path, required=True, help="of an environment with TRL")
+    arguments.add_argument("--size", default="0.8m", help="of the tiny model")
+    arguments.add_argument("--token-budget", type=int, default=2048, help="of the learner's packs")
+    options = arguments.parse_args()
     torch.set_num_threads(1)
     works = [Work.of(options.size, length, tokens) for length, tokens in LENGTHS]
     record = {
@@ -241,11 +199,7 @@ def main() -> int:
         "vocabulary": len(works[0].tiny.tokenizer),
         "rows": [compare(work, options.python, options.rounds, options.token_budget) for work in works],
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "grpo_step.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    text = markdown(record)
-    (options.out / "grpo_step.md").write_text(text, encoding="utf-8")
-    print(text)
+    publish(options.out, record, markdown(record))
     return 0
 
 

@@ -6,8 +6,6 @@ work on the machine shows; shares of one run compare.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +19,9 @@ from agentgym.training.config import TINY, override
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
-from benchmarks.speed.report import machine
+from benchmarks.harness.report import machine, parser, publish, table
 
+OUT = Path(__file__).with_suffix(".json")
 ENVS = ("agentgym/ALFWorld-v0", "agentgym/Sokoban-v0", "agentgym/EZPoints-v0")
 FORMS: Mapping[str, Mapping[str, object]] = {
     "one after the other": {},
@@ -45,7 +44,7 @@ def iterations(env_id: str, form: Mapping[str, object], count: int) -> Iterator[
     setup.close()
 
 
-def row(env_id: str, form: str, metrics: Sequence[IterationMetrics]) -> str:
+def row(env_id: str, form: str, metrics: Sequence[IterationMetrics]) -> tuple[str, ...]:
     """Return a line of the table: medians over iterations."""
     total = statistics.median(m.seconds.total for m in metrics)
     shares = [
@@ -55,15 +54,14 @@ def row(env_id: str, form: str, metrics: Sequence[IterationMetrics]) -> str:
     steps = statistics.median(m.steps_per_episode * 128 for m in metrics)
     tokens = statistics.median(m.tokens_per_second for m in metrics)
     name = env_id.rpartition("/")[2]
-    return f"| {name} | {form} | {total:.1f} | {' | '.join(shares)} | {steps:,.0f} | {tokens:,.0f} |"
+    return name, form, f"{total:.1f}", *shares, f"{steps:,.0f}", f"{tokens:,.0f}"
 
 
 def main() -> int:
     """Measure, and write a record and a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--iterations", type=int, default=4)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, OUT)
+    arguments.add_argument("--iterations", type=int, default=4)
+    options = arguments.parse_args()
     torch.set_num_threads(1)
     about = machine("torch", "transformers")
     lines = [
@@ -76,21 +74,15 @@ def main() -> int:
         "wall-clock time. `env` is everything of the rollout but the policy. Where a thread plays during",
         "updates, the time in the policy overlaps with the others: shares add up to more than the whole.",
         "",
-        f"| environment | rollout | seconds | {' | '.join(STAGES)} | steps | tokens sampled/s |",
-        "|---|---|---:|" + "---:|" * (len(STAGES) + 2),
     ]
-    record = []
+    record, rows = [], []
     for env_id in ENVS:
         for form, settings in FORMS.items():
             metrics = list(iterations(env_id, settings, options.iterations))
             record.append({"env": env_id, "form": form, "iterations": [asdict(m) for m in metrics]})
-            lines.append(row(env_id, form, metrics))
-    text = "\n".join(lines) + "\n"
-    (options.out / "iteration.md").write_text(text, encoding="utf-8")
-    (options.out / "iteration.json").write_text(
-        json.dumps({"machine": about, "rows": record}, indent=1) + "\n"
-    )
-    print(text)
+            rows.append(row(env_id, form, metrics))
+    lines += table(("environment", "rollout", "seconds", *STAGES, "steps", "tokens sampled/s"), rows, 8)
+    publish(options.out, {"machine": about, "rows": record}, "\n".join(lines) + "\n")
     return 0
 
 

@@ -7,10 +7,8 @@ process and one thread and take turns, round by round; processor time is counted
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -22,23 +20,24 @@ from torch.nn.utils.rnn import pad_sequence
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.core.types import Request
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import Sampling
+from agentgym.inference.models.language_model import LanguageModel
+from agentgym.inference.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.policy.policy import LanguageModelPolicy
+from agentgym.inference.policy.prompted import make_speller
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import suite_spec
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import Sampling
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import Packing, StepRow, step_rows
 from agentgym.training.learner.tree import PACKINGS
-from agentgym.training.models.models import LanguageModel
-from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.training.policy.prompted import make_speller
 from agentgym.vector.core import AgentVectorEnv
+from benchmarks.harness.report import Texts, parser, table
+from benchmarks.harness.rounds import Discipline, measure_all, publish_rows
 from benchmarks.speed.engine import timed
-from benchmarks.speed.report import Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, measure
 
+OUT = Path(__file__).with_suffix(".json")
 TASKS, MEMBERS = 2, 8
 BUDGET = 2048
 """Most tokens of a pack, and of a padded batch."""
@@ -182,15 +181,12 @@ def discipline(work: Work) -> Discipline:
 def texts(done: Sequence[Work], tokens: dict[str, dict[str, int]], steps: int) -> Texts:
     """Say what was measured."""
     weights = sum(weight.numel() for weight in done[0].tiny.model.parameters())
-    table = [
-        "| discipline | steps | tokens read: agentgym | rows end to end | padded rows | saved of rows |",
-        "|---|---|---|---|---|---|",
-    ]
+    head = ("discipline", "steps", "tokens read: agentgym", "rows end to end", "padded rows", "saved of rows")
+    cells = []
     for work in done:
         ours, rows, padding = tokens[work.name].values()
-        table.append(
-            f"| {work.name} | {len(work.rows)} | {ours:,} | {rows:,} | {padding:,} | x{rows / ours:.2f} |"
-        )
+        sizes = (f"{ours:,}", f"{rows:,}", f"{padding:,}", f"x{rows / ours:.2f}")
+        cells.append((work.name, len(work.rows), *sizes))
     return Texts(
         title="Speed of an update's passes",
         setting=f"A tiny model of {weights:,} weights or so, forward and backward over the steps of {TASKS} "
@@ -198,7 +194,7 @@ def texts(done: Sequence[Work], tokens: dict[str, dict[str, int]], steps: int) -
         "Processor time of one thread, packing included.",
         notes="\n".join(
             [
-                *table,
+                *table(head, cells),
                 "",
                 "agentgym reads what rows begin with once (`LearnerConfig.packing`). Padded rows are of like "
                 "lengths, with transformers' own attention.",
@@ -209,29 +205,16 @@ def texts(done: Sequence[Work], tokens: dict[str, dict[str, int]], steps: int) -
 
 def main() -> int:
     """Measure, and write a record and a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each contestant in a round")
-    parser.add_argument("--size", default="0.8m", help="of the tiny model")
-    parser.add_argument("--steps", type=int, default=8, help="of an episode")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=3, seconds=0.5)
+    arguments.add_argument("--size", default="0.8m", help="of the tiny model")
+    arguments.add_argument("--steps", type=int, default=8, help="of an episode")
+    given = arguments.parse_args()
     torch.set_num_threads(1)
-    done = list(works(options.size, options.steps))
+    done = list(works(given.size, given.steps))
     tokens = {work.name: read(work) for work in done}
-    rows = [row for work in done for row in measure(discipline(work), options.rounds, options.seconds)]
-    about = machine("torch", "transformers")
-    command = (
-        f"python -m benchmarks.speed.packing --rounds {options.rounds} --seconds {options.seconds:g} "
-        f"--size {options.size} --steps {options.steps}"
-    )
-    record = {"command": command, "machine": about, "tokens": tokens, "rows": [asdict(row) for row in rows]}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "packing.json").write_text(json.dumps(record, indent=2) + "\n")
-    text = markdown(rows, {}, about, command, texts(done, tokens, options.steps))
-    (options.out / "packing.md").write_text(text)
-    print(text)
-    return 0
+    rows, around = measure_all(map(discipline, done), given), texts(done, tokens, given.steps)
+    command = f"python -m {__spec__.name} --size {given.size} --steps {given.steps}"
+    return publish_rows(command, given, rows, around, peers=("torch", "transformers"), tokens=tokens)
 
 
 if __name__ == "__main__":

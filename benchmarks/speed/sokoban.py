@@ -7,15 +7,12 @@ machine does hits both. Ended episodes are reset, and the resets are part of the
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import io
-import json
 import tracemalloc
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +29,10 @@ from agentgym.envs.sokoban.engine import ACTIONS, REWARDS
 from agentgym.envs.sokoban.env import SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.tiles import TileSize, draw
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
-from benchmarks.speed.report import Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure, timed
+from benchmarks.harness.report import Texts, parser
+from benchmarks.harness.rounds import Discipline, Run, measure_all, publish_rows, timed
 
+OUT = Path(__file__).with_name("results.json")
 NAMES = [action.name for action in ACTIONS["agent"]]
 MAX_STEPS = 120
 ROOM = Config(6, 6, 1)
@@ -339,34 +337,13 @@ def memory_per_environment() -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure everything and write results.json and results.md beside this file."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.sokoban", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.2, help="of each contestant in a round")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
-    options = parser.parse_args()
+    """Measure everything, and write the report."""
+    given = parser(__spec__.name, __doc__, OUT, rounds=7, seconds=0.2).parse_args()
     warnings.simplefilter("ignore")  # gym-sokoban's
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    rows = []
-    for discipline in track(disciplines(), "measuring", console=console, disable=not console.is_terminal):
-        rows += measure(discipline, options.rounds, options.seconds)
-    memory = memory_per_environment()
-    about = machine("gym-sokoban")
-    command = f"python -m benchmarks.speed.sokoban --rounds {options.rounds} --seconds {options.seconds}"
-    record = {
-        "command": command,
-        "machine": about,
-        "rows": [asdict(row) for row in rows],
-        "memory_bytes": memory,
-    }
-    text = markdown(rows, memory, about, command, TEXTS)
-    (options.out / "results.json").write_text(json.dumps(record, indent=2) + "\n")
-    (options.out / "results.md").write_text(text)
-    print(text)
-    return 0
+    rows, memory = measure_all(disciplines(), given), memory_per_environment()
+    return publish_rows(
+        f"python -m {__spec__.name}", given, rows, TEXTS, peers=("gym-sokoban",), memory=memory
+    )
 
 
 if __name__ == "__main__":

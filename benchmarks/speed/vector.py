@@ -6,11 +6,8 @@ contestants within a round. Seconds are the processor's, resets are part of them
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
-from dataclasses import asdict
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -22,9 +19,10 @@ import agentgym
 from agentgym.agents.table import make_agent
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
-from benchmarks.speed.report import Row, Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure, timed
+from benchmarks.harness.report import Texts, machine, markdown, parser, publish, table
+from benchmarks.harness.rounds import Discipline, Run, measure_all, timed
 
+OUT = Path(__file__).with_suffix(".json")
 EPISODES = 64
 """Tasks played."""
 
@@ -162,33 +160,23 @@ def limits(name: str) -> dict[str, float]:
 
 def page(record: dict[str, Any]) -> str:
     """Write the report."""
-    rows = [Row(**row) for row in record["rows"]]
+    limits = record["limits"]
+    whats = list(next(iter(limits.values())))
+    cells = [(name, *(f"{limits[name][what]:,.0f}" for what in whats)) for name in limits]
     lines = ["", "What a step of a single environment takes, resets aside:", ""]
-    names = list(record["limits"])
-    whats = list(record["limits"][names[0]])
-    lines += [f"| | {' | '.join(whats)} |", "|---|" + "---:|" * len(whats)]
-    for name in names:
-        cells = [f"{record['limits'][name][what]:,.0f}" for what in whats]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return markdown(rows, {}, record["machine"], "python -m benchmarks.speed.vector", TEXTS) + "\n".join(
-        [*lines, ""]
-    )
+    lines += [*table(("", *whats), cells, len(whats)), ""]
+    command = f"python -m {__spec__.name}"
+    return markdown(record["rows"], {}, record["machine"], command, TEXTS) + "\n".join(lines)
 
 
 def main() -> int:
     """Measure, and write the report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of a contestant in a round")
-    parser.add_argument("--only", nargs="*", default=ENVIRONMENTS, choices=ENVIRONMENTS)
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
-    given = parser.parse_args()
-    named = (each for name in given.only for each in disciplines(name))
-    rows = [asdict(row) for each in named for row in measure(each, given.rounds, given.seconds)]
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=9, seconds=0.5)
+    arguments.add_argument("--only", nargs="*", default=ENVIRONMENTS, choices=ENVIRONMENTS)
+    given = arguments.parse_args()
+    rows = measure_all((each for name in given.only for each in disciplines(name)), given)
     found = {"machine": machine(), "rows": rows, "limits": {name: limits(name) for name in given.only}}
-    given.out.write_text(json.dumps(found, indent=1) + "\n")
-    given.out.with_suffix(".md").write_text(page(found))
-    print(page(found))
+    publish(given.out, found, page(found))
     return 0
 
 

@@ -8,14 +8,9 @@ environment is measured beside ours in `benchmarks.speed.webshop_original`.
 from __future__ import annotations
 
 import argparse
-import json
-import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -26,16 +21,18 @@ import numpy as np
 from agentgym.core.tasks import Task
 from agentgym.envs.webshop.data.importer import convert, find_files
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
-from agentgym.envs.webshop.engine.search import documents
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
+from agentgym.envs.webshop.source import documents
 from agentgym.errors import MissingDataError
 from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
 from agentgym.vector.serial import SerialVectorEnv
-from benchmarks.speed.report import Row, Texts, machine, markdown
-from benchmarks.speed.rounds import Discipline, Run, measure, timed
+from benchmarks.harness.processes import alone, status
+from benchmarks.harness.report import Texts, parser
+from benchmarks.harness.rounds import Discipline, Run, measure_all, publish_rows, timed
 from benchmarks.speed.webshop_catalogue import instructions, write_upstream
 
+OUT = Path(__file__).with_suffix(".json")
 TASKS = 64
 """Goals played; each is searched for by its instruction."""
 
@@ -235,22 +232,6 @@ ALONE: dict[str, Callable[[], None]] = {
 }
 
 
-def peak_of(name: str) -> float:
-    """Run one of `ALONE` in a process of its own; return its peak of memory in bytes."""
-    command = [sys.executable, "-m", "benchmarks.speed.webshop", "--alone", name]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(done.stdout.split()[-1])
-
-
-def run_alone(name: str) -> None:
-    """Run one of `ALONE` and print its peak of memory."""
-    ALONE[name]()
-    # not getrusage, whose peak begins with that of the process that started this one
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    (kilobytes,) = re.findall(r"VmHWM:\s*(\d+) kB", status)
-    print(int(kilobytes) * 1024)
-
-
 def notes(memory: dict[str, float], data: str) -> str:
     """Return what stands below the tables."""
     one, many = (memory[f"agentgym, {count}"] for count in ("1 episode", "128 episodes"))
@@ -261,43 +242,30 @@ def notes(memory: dict[str, float], data: str) -> str:
 
 
 def main() -> int:
-    """Measure everything and write webshop.json and webshop.md beside this file."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed.webshop", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each contestant in a round")
-    parser.add_argument("--products", type=int, default=100_000, help="of the made-up catalogue")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of the results")
-    parser.add_argument("--alone", choices=list(ALONE), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.alone:
-        run_alone(arguments.alone)
+    """Measure everything, and write the report."""
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=5, seconds=0.5)
+    arguments.add_argument("--products", type=int, default=100_000, help="of the made-up catalogue")
+    arguments.add_argument("--alone", choices=list(ALONE), help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.alone:
+        ALONE[given.alone]()
+        print(status("VmHWM"))
         return 0
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        world = made_up(arguments.products, Path(folder))
-        found = list(disciplines(world, arguments.products))
-        for discipline in track(found, "measuring", console=console, disable=not console.is_terminal):
-            rows += measure(discipline, arguments.rounds, arguments.seconds)
-    memory = {name: peak_of(name) for name in ALONE}
-    about = machine("rapidfuzz", "PyStemmer")
-    command = f"python -m benchmarks.speed.webshop --rounds {arguments.rounds} --seconds {arguments.seconds}"
-    record = {
-        "command": command,
-        "machine": about,
-        "rows": [asdict(row) for row in rows],
-        "memory_bytes": memory,
-        "dataset": dataset(),
-        "products": arguments.products,
-    }
-    text = markdown(rows, memory, about, command, TEXTS) + notes(memory, dataset())
-    (arguments.out / "webshop.json").write_text(json.dumps(record, indent=2) + "\n")
-    (arguments.out / "webshop.md").write_text(text)
-    print(text)
-    return 0
+        world = made_up(given.products, Path(folder))
+        rows = measure_all(disciplines(world, given.products), given)
+    memory: dict[str, float] = {name: alone(__spec__.name, "--alone", name) for name in ALONE}
+    return publish_rows(
+        f"python -m {__spec__.name}",
+        given,
+        rows,
+        TEXTS,
+        peers=("rapidfuzz", "PyStemmer"),
+        memory=memory,
+        notes=notes(memory, dataset()),
+        dataset=dataset(),
+        products=given.products,
+    )
 
 
 if __name__ == "__main__":

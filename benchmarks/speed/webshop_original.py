@@ -9,7 +9,6 @@ nothing. Seconds are the processor's, of the thread that plays.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import statistics
@@ -24,15 +23,16 @@ from agentgym.core.tasks import ListTaskSet
 from agentgym.data.directory import data_directory, find
 from agentgym.envs.webshop.data.importer import convert, find_files
 from agentgym.envs.webshop.data.productstore import StoredCatalogue
-from agentgym.envs.webshop.engine.search import documents
 from agentgym.envs.webshop.engine.world import ShopWorld
 from agentgym.envs.webshop.env import WebShopEnv
-from agentgym.errors import UsageError
+from agentgym.envs.webshop.source import documents
 from agentgym.retrieval.engines.bm25 import build_bm25, open_bm25
+from benchmarks.harness.processes import Peer
+from benchmarks.harness.report import machine, parser, publish, table
 from benchmarks.parity.webshop import PRICES, RecordedPrices, goal_task, read_episodes
-from benchmarks.speed.report import machine
 
 OUT = Path(__file__).with_suffix(".json")
+UPSTREAM = OUT.with_name("webshop_upstream.py")
 
 RECORD_FIELDS = (
     *("asin", "name", "full_description", "small_description", "product_category", "category", "query"),
@@ -46,46 +46,6 @@ REPEATS = 5
 COMPARED = ("observation", "what can be clicked", "reward", "end")
 
 Episode = Mapping[str, Any]
-
-
-class Original:
-    """The original in a process of its own."""
-
-    def __init__(self, checkout: Path, python: Path, folder: Path):
-        """Start it over a folder that `write_inputs` filled."""
-        script = Path(__file__).with_name("webshop_upstream.py")
-        self._log = (folder / "log.txt").open("wb")
-        self._process = subprocess.Popen(
-            [str(python.absolute()), str(script), str(checkout.resolve()), str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self.versions: dict[str, str] = self._answer()
-
-    def ask(self, command: str) -> Any:
-        """Return the answer to ``show`` or ``play``."""
-        process = self._process
-        assert process.stdin is not None
-        process.stdin.write(f"{command}\n")
-        process.stdin.flush()
-        return self._answer()
-
-    def end(self) -> None:
-        """Let the process end."""
-        self._process.communicate()
-        self._log.close()
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            code = self._process.wait()
-            log = Path(self._log.name).read_text(encoding="utf-8", errors="replace").strip()
-            last = log.rpartition("\n")[2]
-            raise UsageError(f"the original has ended with code {code}: {last[:200]}")
-        return json.loads(line)
 
 
 class Ours:
@@ -161,7 +121,7 @@ def differences(ours: Sequence[Sequence[Any]], theirs: Sequence[Sequence[Any]]) 
     return counts
 
 
-def measure(original: Original, ours: Ours, rounds: int) -> dict[str, list[float]]:
+def measure(original: Peer, ours: Ours, rounds: int) -> dict[str, list[float]]:
     """Return the steps a second of each round."""
     seen = ours.open()
     ours.play(seen)
@@ -204,7 +164,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         ratio = f"{statistics.median(ratios):,.0f} ({min(ratios):,.0f} to {max(ratios):,.0f})"
         label = "the original" if name == "original" else f"agentgym, {name}"
         ratio = "" if name == "original" else ratio
-        rows.append(f"| {label} | {statistics.median(values):,.0f} | {spread} | {ratio} |")
+        rows.append((label, f"{statistics.median(values):,.0f}", spread, ratio))
     versions, about = record["original"], record["machine"]
     counts = ", ".join(f"{name} {count}" for name, count in record["differences"].items())
     packages = ", ".join(f"{name} {number}" for name, number in versions.items())
@@ -220,9 +180,7 @@ def markdown(record: Mapping[str, Any]) -> str:
             "products, in one thread each, in turn, round by round; steps a second of the processor,",
             "median and range, and the ratio within a round.",
             "",
-            "| contestant | steps/s | range | times the original |",
-            "|---|---|---|---|",
-            *rows,
+            *table(("contestant", "steps/s", "range", "times the original"), rows),
             "",
             f"Steps that differ between the two: {counts}.",
             "",
@@ -253,15 +211,11 @@ def commit_of(checkout: Path) -> str:
 
 def main() -> int:
     """Compare, measure and write the report."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speed.webshop_original", description=main.__doc__
-    )
-    parser.add_argument("--webshop", type=Path, required=True, help="checkout of princeton-nlp/WebShop")
-    parser.add_argument("--python", type=Path, required=True, help="a Python with what the checkout needs")
-    parser.add_argument("--recordings", type=Path, help="folder of the recorded episodes")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=OUT, help="the report as JSON; .md goes beside it")
-    options = parser.parse_args()
+    arguments = parser(__spec__.name, __doc__, OUT, rounds=5)
+    arguments.add_argument("--webshop", type=Path, required=True, help="checkout of princeton-nlp/WebShop")
+    arguments.add_argument("--python", type=Path, required=True, help="a Python with what the checkout needs")
+    arguments.add_argument("--recordings", type=Path, help="folder of the recorded episodes")
+    options = arguments.parse_args()
     recordings = options.recordings or data_directory().parent / "golden"
     episodes = [
         {"goal": episode["goal"], "actions": [step["action"] for step in episode["steps"]]}
@@ -271,7 +225,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder, episodes, prices)
-        original = Original(options.webshop, options.python, folder)
+        words = (str(options.webshop.resolve()), str(folder))
+        original = Peer(options.python, UPSTREAM, words, folder / "log.txt")
         ours = Ours(folder, episodes, prices)
         record = {
             "rounds": options.rounds,
@@ -285,9 +240,7 @@ def main() -> int:
         }
         record["medians"] = medians(record["steps_per_second"])
         original.end()
-    options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    options.out.with_suffix(".md").write_text(markdown(record), encoding="utf-8")
-    print(markdown(record))
+    publish(options.out, record, markdown(record))
     return int(any(record["differences"].values()))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.speed.report import Row
+from benchmarks.harness.report import Row, Texts, machine, markdown, publish
 
 Run = Callable[[float], float]
 """Plays for about so many seconds; returns how many times a second it did its thing."""
@@ -67,3 +68,47 @@ def measure(discipline: Discipline, rounds: int, seconds: float) -> list[Row]:
 def _quartiles(values: Any) -> tuple[float, float]:
     low, high = np.quantile(values, [0.25, 0.75]).tolist()
     return low, high
+
+
+def measure_all(disciplines: Iterable[Discipline], given: argparse.Namespace) -> list[Row]:
+    """Run the contestants of each discipline, for the rounds and seconds of the command line."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console, found = Console(stderr=True), list(disciplines)
+    rows: list[Row] = []
+    for discipline in track(found, "measuring", console=console, disable=not console.is_terminal):
+        rows += measure(discipline, given.rounds, given.seconds)
+    return rows
+
+
+def publish_rows(
+    command: str,
+    given: argparse.Namespace,
+    rows: list[Row],
+    texts: Texts,
+    *,
+    peers: tuple[str, ...] = (),
+    memory: Mapping[str, float] | None = None,
+    notes: str = "",
+    **more: Any,
+) -> int:
+    """Write the report of measured rows; return 0.
+
+    Args:
+        command: that was run, without rounds and seconds.
+        given: its command line.
+        rows: what was measured.
+        texts: around the tables.
+        peers: packages that were compared with.
+        memory: bytes by contestant.
+        notes: below the tables.
+        **more: what else the record holds.
+    """
+    command = f"{command} --rounds {given.rounds} --seconds {given.seconds:g}"
+    about, sizes = machine(*peers), dict(memory or {})
+    record = {"command": command, "machine": about, "rows": rows, **more}
+    if sizes:
+        record["memory_bytes"] = sizes
+    publish(given.out, record, markdown(rows, sizes, about, command, texts) + notes)
+    return 0

@@ -1,0 +1,1 @@
+"""What benchmarks have alike: arguments, rounds of contestants, processes, JSON reports and pages."""

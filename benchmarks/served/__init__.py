@@ -1,1 +1,0 @@
-"""Models behind `transformers serve`: tiny ones of three families, and the server itself."""
