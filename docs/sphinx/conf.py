@@ -1,4 +1,4 @@
-"""Settings of Sphinx, for the tree of pages that `docs/build_site.py` lays out."""
+"""Settings of Sphinx, for the tree of pages that `tools/build_site.py` lays out."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from textwrap import dedent
 from typing import Any
 
 from agentgym.version import __version__
-from docs.equations import visit_block, visit_inline
-from docs.navigation import keep_titles, light
+from tools.equations import visit_block, visit_inline
+from tools.navigation import keep_titles, light
 
 project = "agentgym"
 author = "The agentgym authors"

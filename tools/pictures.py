@@ -1,4 +1,4 @@
-"""Draw the pictures of README.md and the pages: ``python docs/pictures.py``, or ``make pictures``."""
+"""Draw the pictures of README.md and the pages: ``python -m tools.pictures``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy.typing as npt
 import agentgym
 from agentgym.cli import main as agentgym_command
 
-HERE = Path(__file__).parent / "images"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "docs" / "images"
 DEMO, CURVES = ROOT / "runs" / "demo" / "curves", ROOT / "benchmarks" / "curves"
 """Where `benchmarks.demo` draws learning curves, and where the leaderboard shows them."""
 Image = npt.NDArray[np.uint8]

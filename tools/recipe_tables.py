@@ -1,4 +1,4 @@
-"""Write each recipe beside its papers into the pages of the algorithms: ``python docs/recipe_tables.py``."""
+"""Write each recipe beside its papers into the pages of the algorithms: ``python -m tools.recipe_tables``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
 
-PAGES = Path(__file__).resolve().parent / "algorithms"
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "algorithms"
 
 TITLE = "## The recipe beside its papers\n"
 BEGIN, END = "<!-- recipes -->\n", "<!-- end of recipes -->\n"

@@ -1,4 +1,4 @@
-"""Write the data dictionary and the JSON Schemas of all files: ``python docs/data_dictionary.py``.
+"""Write the data dictionary and the JSON Schemas of all files: ``python -m tools.data_dictionary``.
 
 Both follow from the dataclasses that read and write the files; the meaning of a field is its docstring.
 """
@@ -11,7 +11,7 @@ import json
 import sys
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -26,11 +26,12 @@ from agentgym.evaluation.log.results import SCHEMA, EvalLog, EvalSample
 from agentgym.evaluation.log.transcripts import TranscriptRecord
 from agentgym.evaluation.suites.suite import Suite
 from agentgym.evaluation.verify.verdicts import VERDICT_SCHEMA, Verdict
-from agentgym.history.rollouts import KeptEpisode
+from agentgym.inference.policy.saved import SCHEMA as AGENT_SCHEMA
+from agentgym.inference.policy.saved import AgentFile
 from agentgym.io.records import json_schema
 from agentgym.prompts.settings import Prompting, TemplatePin
-from agentgym.training.policy.saved import SCHEMA as AGENT_SCHEMA
-from agentgym.training.policy.saved import AgentFile
+from agentgym.rollout.stored_episode import NOT_KEPT, PACKED, KeptEpisode
+from agentgym.rollout.stored_episode import SCHEMA as EPISODE_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "files.md"
@@ -58,8 +59,12 @@ class File:
     """For fields that nothing else is said of."""
     others: Mapping[str, str] = field(default_factory=dict)
     """Who vouches for single fields, by dotted name; what lies below them is the same."""
-    written: bool = False
-    """Whether people write it: then keys with a default may be left out."""
+    partial: bool = False
+    """Whether keys with a default may be left out."""
+    packed: Container[str] = ()
+    """Fields of numbers that are written as base64."""
+    omitted: Container[str] = ()
+    """Fields that are never written."""
     tables: Mapping[str, Any] = field(default_factory=dict)
     """Records of what the file's own record has as a table only, by dotted name."""
 
@@ -67,13 +72,14 @@ class File:
     def schema(self) -> dict[str, Any]:
         """Its JSON Schema."""
         title = f"{self.path} of agentgym, schema {self.version}"
-        schema = {"$schema": DRAFT, "title": title, **json_schema(self.record, partial=self.written)}
+        record = json_schema(self.record, partial=self.partial)
+        schema = {"$schema": DRAFT, "title": title, **_written(record, self)}
         for name, record in self.tables.items():
             *path, last = name.split(".")
             inner = schema
             for key in path:
                 inner = inner["properties"][key]
-            inner["properties"][last] = json_schema(record, partial=self.written)
+            inner["properties"][last] = json_schema(record, partial=self.partial)
             inner["required"] = list(dict.fromkeys((*inner["required"], last)))
         return schema
 
@@ -81,6 +87,18 @@ class File:
     def schema_file(self) -> Path:
         """Where that is published."""
         return SCHEMAS / f"{self.name}-{self.version}.json"
+
+
+def _written(schema: Any, file: File) -> Any:
+    """Return a schema with the packed fields of a file, and without the omitted ones."""
+    if not isinstance(schema, dict):
+        return [_written(each, file) for each in schema] if isinstance(schema, list) else schema
+    base64 = {"type": "string", "contentEncoding": "base64"}
+    return {
+        name: base64 if name in file.packed else _written(value, file)
+        for name, value in schema.items()
+        if name not in file.omitted
+    }
 
 
 CHECKED = "compared with `episodes.jsonl`"
@@ -150,11 +168,17 @@ FILES = (
     ),
     File(
         "rollouts",
-        2,
+        EPISODE_SCHEMA,
         "rollouts/NNNNNN.jsonl",
-        "In a training run's folder, with `keep_rollouts`: the episodes of iteration NNNNNN, a line each.",
+        "In a training run's folder, with `keep_rollouts`: the episodes of iteration NNNNNN, a line each. A "
+        "line of `agentgym data pool export` has the same form, with the fields up to `trajectory`. Fields "
+        "with their default are left out. Base64 is of little-endian int32, of log-probabilities float64. An "
+        "observation is a text, or a table of `text` and `image`; kept rollouts have none.",
         KeptEpisode,
         STATED,
+        partial=True,
+        packed=PACKED,
+        omitted=NOT_KEPT,
     ),
     File(
         "agent",
@@ -177,7 +201,7 @@ FILES = (
             "agent[].model": "the model directory, where it says something",
             "env[].measures": "whoever wrote the suite; no digest, and no rank",
         },
-        written=True,
+        partial=True,
     ),
     File(
         "published",
@@ -186,7 +210,7 @@ FILES = (
         "Beside a leaderboard, as TOML: numbers as papers print them, never ranked.",
         Published,
         "the paper",
-        written=True,
+        partial=True,
     ),
 )
 
@@ -254,7 +278,13 @@ MEANINGS: Mapping[str, str] = {
     "action": "What was sent to the environment.",
     "pattern": "Name of the pattern.",
     "count": "How often it was found.",
-    "iteration": "Of the training run, from 1.",
+    "initial_hash": "Hash of the state that it began in.",
+    "next_state_hash": "Hash of the state that it led to.",
+    "admissible_actions": "What the environment would have accepted.",
+    "completion": "The policy's answer.",
+    "terminated": "Whether the game ended with it.",
+    "truncated": "Whether the step limit ended the episode with it.",
+    "final_observation": "Seen after the last step.",
     "steps": "The steps, in order.",
     "prompting": "How the model is asked.",
     "training": "How the weights came about.",
@@ -299,10 +329,11 @@ def page() -> str:
 _BEGIN = """\
 # Files
 
-Every field of every file, from the dataclasses that read and write them (`python docs/data_dictionary.py`
+Every field of every file, from the dataclasses that read and write them (`python -m tools.data_dictionary`
 writes this page). Readers are strict: an unknown, missing or mistyped key is refused with its name, and so is
-a line of JSON that is not written as `agentgym.core.hashing.canonical_json` writes it. The JSON Schemas
-(draft 2020-12) in [schemas](schemas) are versioned: a change of form makes a new file, the old ones stay.
+a line of JSON that is not written as this package writes it: as `agentgym.core.hashing.canonical_json`, or,
+of rollouts, `agentgym.rollout.stored_episode.pack`. The JSON Schemas (draft 2020-12) in [schemas](schemas)
+are versioned: a change of form makes a new file, the old ones stay.
 
 *Who vouches*: **recomputed** fields follow from the suite and the actions, and verification computes them
 again; **stated** fields are the submitter's word, which nothing proves and no rank depends on.
@@ -317,12 +348,14 @@ def rows(file: File) -> Iterator[tuple[str, str, str, str]]:
 def _rows(file: File, record: Any, prefix: str, vouches: str) -> Iterator[tuple[str, str, str, str]]:
     hints, meanings = get_type_hints(record), _docstrings(record)
     for entry in fields(record):
+        if entry.name in file.omitted:
+            continue
         name = f"{prefix}{entry.name}"
         kind, many = _inner(hints[entry.name])
         who = file.others.get(f"{name}[]", file.others.get(name, STATED if _stated(entry) else vouches))
         own = f"{record.__name__}.{entry.name}"
         meaning = meanings.get(entry.name) or MEANINGS.get(own) or MEANINGS.get(entry.name, "")
-        yield f"`{name}`", _type(hints[entry.name]), meaning, who
+        yield f"`{name}`", "base64" if entry.name in file.packed else _type(hints[entry.name]), meaning, who
         if is_dataclass(kind):
             yield from _rows(file, kind, f"{name}{'[]' * many}.", who)
         if name in file.tables:
@@ -370,8 +403,9 @@ def _type(kind: Any) -> str:
 @cache
 def _docstrings(record: Any) -> dict[str, str]:
     """Return the docstrings of a dataclass's fields, inherited ones too, each on one line."""
-    found = {}
-    for base in filter(is_dataclass, record.__bases__):
+    found: dict[str, str] = {}
+    bases: tuple[type, ...] = record.__bases__
+    for base in filter(is_dataclass, bases):
         found |= _docstrings(base)
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(record))).body
     assert isinstance(tree, ast.ClassDef)

@@ -1,4 +1,4 @@
-"""Write what each environment is at a glance into its page: ``python docs/env_tables.py``.
+"""Write what each environment is at a glance into its page: ``python -m tools.env_tables``.
 
 Spaces, actions, rewards and splits are read off the environment; speed and parity are links.
 """
@@ -12,7 +12,7 @@ from typing import get_args
 from agentgym.core.rewards import RewardScheme
 from agentgym.registration import class_of, open_env
 
-PAGES = Path(__file__).resolve().parent / "envs"
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "envs"
 BEGIN, END = "<!-- at a glance -->\n", "<!-- end of glance -->\n"
 
 
@@ -26,7 +26,7 @@ class EnvPage:
     parity: str
 
 
-SPEED, PARITY = "../../benchmarks/speed", "../../benchmarks/parity"
+SPEED, PARITY, STUDIES = (f"../../benchmarks/{name}" for name in ("speed", "parity", "studies"))
 
 ENV_PAGES = {
     "sokoban": EnvPage(
@@ -41,7 +41,7 @@ ENV_PAGES = {
     ),
     "webshop": EnvPage(
         ("WebShop",),
-        f"[beside the original]({SPEED}/webshop_original.md), [at scale]({SPEED}/webshop_scale.md)",
+        f"[beside the original]({SPEED}/webshop_original.md), [at scale]({STUDIES}/webshop_scale.md)",
         f"[40 recorded episodes]({PARITY}/webshop.md), [search]({PARITY}/webshop_search.md)",
     ),
     "multihop_qa": EnvPage(
@@ -57,7 +57,7 @@ ENV_PAGES = {
     "sotopia": EnvPage(
         ("Sotopia",), f"[utterances a second]({SPEED}/sotopia.md)", f"[sotopia 0.1.4]({PARITY}/sotopia.md)"
     ),
-    "ezpoints": EnvPage(("EZPoints",), "[learned in minutes](../../benchmarks/learning.md)", "see below"),
+    "ezpoints": EnvPage(("EZPoints",), f"[learned in minutes]({STUDIES}/learning.md)", "see below"),
 }
 
 

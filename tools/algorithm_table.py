@@ -1,4 +1,4 @@
-"""Write the table of algorithms into the page that shows it: ``python docs/algorithm_table.py``.
+"""Write the table of algorithms into the page that shows it: ``python -m tools.algorithm_table``.
 
 It lists the algorithms that have a page.
 """
@@ -23,15 +23,19 @@ SWEEP = "benchmarks/algorithms/report.md"
 """Algorithms on three small environments."""
 
 MEASURED = {
-    "ppo": ("benchmarks/learning.md",),
+    "ppo": ("benchmarks/studies/learning.md",),
     "grpo": (
-        "benchmarks/learning.md",
-        "benchmarks/search_learning.md",
-        "benchmarks/smollm2_training.md",
-        "benchmarks/sotopia_smollm2.md",
+        "benchmarks/studies/learning.md",
+        "benchmarks/studies/search_learning.md",
+        "benchmarks/studies/smollm2_training.md",
+        "benchmarks/studies/sotopia_smollm2.md",
     ),
-    "gigpo": ("benchmarks/learning.md", "benchmarks/search_learning.md", "benchmarks/smollm2_training.md"),
-    "steppo": ("benchmarks/learning.md",),
+    "gigpo": (
+        "benchmarks/studies/learning.md",
+        "benchmarks/studies/search_learning.md",
+        "benchmarks/studies/smollm2_training.md",
+    ),
+    "steppo": ("benchmarks/studies/learning.md",),
 }
 """Algorithm -> committed pages with measured runs of it, beside the sweep."""
 
@@ -61,8 +65,10 @@ def code_lines(source: str) -> int:
         if token.type not in BLANK:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Expr | ast.Assign):
+            continue
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if docstring or (isinstance(node, ast.Assign) and is_record(node.value)):
+        if docstring or is_record(node.value):
             lines.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
     return len(lines)
 

@@ -18,7 +18,7 @@ def mathml(latex: str, *, block: bool = True) -> str:
     from math_core import LatexError, LatexToMathML
 
     try:
-        return LatexToMathML().convert_with_local_state(latex, displaystyle=block)
+        return str(LatexToMathML().convert_with_local_state(latex, displaystyle=block))
     except LatexError as error:
         raise ValueError(f"not an equation: {latex}") from error
 

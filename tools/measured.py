@@ -1,8 +1,8 @@
-"""Measured numbers of pages: ``python -m docs.measured``, or ``make docs-numbers``, fills them in.
+"""Measured numbers of pages: ``python -m tools.measured``, or ``make pages``, fills them in.
 
 A number stands between a mark that names its report and key, and ``<!-- / -->``::
 
-    <!-- benchmarks/site.json#files 3 -->1,990<!-- / -->
+    <!-- benchmarks/studies/site.json#files 3 -->1,990<!-- / -->
 
 The key is the way through the JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the one item
 of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of significant

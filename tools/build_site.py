@@ -1,4 +1,4 @@
-"""Build the documentation as a site: ``python -m docs.build_site``, or ``make docs-site``.
+"""Build the documentation as a site: ``python -m tools.build_site``, or ``make docs-site``.
 
 The Markdown of the checkout stays as it is, to be read on its own. This lays out a copy of it under
 ``build/docs/source``, adds what is generated (the reference, a page for each recipe, the executed notebook)
@@ -31,7 +31,7 @@ SPHINX = ROOT / "docs" / "sphinx"
 BOARD = ROOT / "site"
 """Where ``make site`` builds the leaderboard."""
 
-TOPS = ("docs", "benchmarks", "examples", "agentgym", "tests", "indexes", "trainers")
+TOPS = ("docs", "benchmarks", "examples", "agentgym", "tests", "tools", "indexes", "trainers")
 SHOWN = {".md", ".png", ".gif", ".svg", ".py", ".toml", ".json", ".jsonl", ".csv", ".tex", ".diff", ".sh"}
 """Files that a page may show or link to."""
 
@@ -144,7 +144,7 @@ def lists() -> dict[str, str]:
         "environments": ("More of environments", "Data, engines and scenarios.", "docs/envs/"),
         "benchmarks": (
             "Measured",
-            "Reports of what was run, each with the command that runs it again.",
+            "Reports of what was run, each with its command, or with its script where it is frozen.",
             "benchmarks/",
         ),
         "more": ("More pages", "What is nowhere else.", ""),
@@ -239,7 +239,7 @@ def main() -> int:
     given = parser.parse_args()
     from sphinx.cmd.build import main as sphinx
 
-    from docs.notebook_page import write_page
+    from tools.notebook_page import write_page
 
     say("1 of 4: lay out the pages")
     lay_out(SOURCE, reference=not given.without_reference)
@@ -250,7 +250,7 @@ def main() -> int:
     say(f"3 of 4: read and write {pages} pages with Sphinx, by {given.jobs} processes")
     options = ["-W", "--keep-going", "-j", given.jobs, "-d", str(BUILD / "doctrees"), "-c", str(SPHINX)]
     with contextlib.redirect_stdout(Progress(pages)):
-        code = sphinx([*options, str(SOURCE), str(HTML)])
+        code = int(sphinx([*options, str(SOURCE), str(HTML)]))
     if code:
         return code
     say("4 of 4: check what pages load, and what the reference has")

@@ -1,4 +1,4 @@
-"""Write the tables of chat templates into their page: ``python -m docs.model_tables [FOLDER ...]``.
+"""Write the tables of chat templates into their page: ``python -m tools.model_tables [FOLDER ...]``.
 
 The rows of TRL's templates are made anew, and those of files ``SOURCE--NAME.jinja`` in folders. Rows of other
 templates stay, since those are not copied into the checkout.
@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentgym.io.files import replace_file
-from benchmarks.templates import MAX_CELL, Template, episodes
+from tools.template_trials import MAX_CELL, Template, episodes
 
-PAGE = Path(__file__).with_name("models.md")
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "models.md"
 TRL, OTHERS = "## Templates of TRL", "## Templates of other projects"
 HEAD = ("template", "sha256", "tools", "thinking", "system", "append", "what fails")
 SOURCES = {"llamacpp": "llama.cpp", "vllm": "vLLM", "unsloth": "Unsloth", "chujie": "chat_templates"}

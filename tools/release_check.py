@@ -1,4 +1,4 @@
-"""What a release needs: ``python -m docs.release_check``, or ``make release-check``.
+"""What a release needs: ``python -m tools.release_check``.
 
 Builds the wheel and the sdist, and looks at what is in them and in the checkout: a line each, ``ok`` or
 ``wrong``. The index is asked whether every package of every documented install line can be had.
