@@ -1,6 +1,6 @@
 """Tests that depend on the pace of the machine: found by what they use, and run often beside other work.
 
-``python -m tests.fragile`` (`make test-fragile`) runs the tests that it finds ten times, each time beside
+``python -m tests.fragile`` runs the tests that it finds ten times, each time beside
 eight processes that compute without end, and fails where a test failed once. Tests that wait for a condition
 (`tests.waiting`) or count spins (`tests.pace`) are among them: they have to pass on any machine.
 """

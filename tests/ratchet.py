@@ -1,8 +1,8 @@
 """Figures of the checkout that may fall and not rise unseen, recorded in `tests/ratchet.toml`.
 
-``python -m tests.ratchet`` fails where a figure is above its record, so a rise needs its record changed in
-the same commit. ``--lower`` records what fell, ``--write`` (`make ratchet`) records every figure, and both
-fill in the figures of `docs/architecture.md`.
+``python -m tests.ratchet`` fails where a figure is above its record (a length by more than `SLACK`), so a
+rise needs its record changed in the same commit. ``--lower`` records what fell, ``--write`` (`make ratchet`)
+records every figure, and both fill in the figures of `docs/architecture.md`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.structure import (
 
 RECORD = "tests/ratchet.toml"
 PAGE = "docs/architecture.md"
-BESIDE = ("benchmarks", "examples", "tests")
+BESIDE = ("benchmarks", "examples", "tests", "tools")
 """Folders beside the package, whose lines count and whose rooms do not."""
 
 HEAD = """# What may fall, and rises only together with its line here: `make ratchet` writes this file.
@@ -42,6 +42,9 @@ Figures = dict[str, dict[str, int]]
 
 NOT_BOUND = ("docstrings",)
 """Figures that may rise: a share is of them."""
+
+SLACK = {"lines": 100, "words": 100}
+"""What a length may stand above its record: a last line that a mend adds fails nobody's run."""
 
 
 def measured(root: Path = ROOT) -> Figures:
@@ -103,7 +106,7 @@ def rises(now: Figures, record: Figures) -> Iterator[str]:
             yield f"{path}: not in {RECORD}"
             continue
         for name, figure in figures.items():
-            if name not in NOT_BOUND and figure > record[path].get(name, 0):
+            if name not in NOT_BOUND and figure > record[path].get(name, 0) + SLACK.get(name, 0):
                 yield f"{path}: {name} rose from {record[path].get(name, 0):,} to {figure:,}"
 
 

@@ -7,7 +7,7 @@ from datasets import load_dataset
 from transformers.utils import logging
 from trl import SFTConfig, SFTTrainer
 
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 
 CHAT_TEMPLATE = (
     "{% if tools %}<|im_start|>system\n{{ tools | tojson }}<|im_end|>\n{% endif %}"

@@ -8,9 +8,11 @@ its own, and the longest chain of imports from module to module. `tests.ratchet`
 from __future__ import annotations
 
 import ast
+import io
 import re
 import signal
 import sys
+import tokenize
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -26,11 +28,18 @@ SHOWN = 5
 """Folders of more rooms than this are listed."""
 
 CLAUSES = re.compile(
-    r"(after|as|at|before|behind|beside|by|for|from|in|of|on|than|that|to"
-    r"|what|when|where|which|who(m|se)?|with(in|out)?)\b",
+    r"(above|after|as|at|because|before|behind|below|besides?|between|beyond|by|during|except|for|from|how|if"
+    r"|in|of|on|over|since|so|than|that|throughout|to|under|until|up|while|with(in|out)?"
+    r"|(what|when|where|which|who)(ever)?|whom|whose"
+    r"|none|begins|divides|follows|holds|precedes|stands|tells"
+    r"|(\w+ed|drawn|empty|given|held|kept|left|made|read|sent|shown|taken|told|written)"
+    r" (as|at|before|beside|by|each|for|from|in|off|on|only|out|since|so|to|under|when|where|with))\b",
     re.IGNORECASE,
 )
-"""First word of a docstring that is a clause without a subject: "Of the engine."."""
+"""Beginning of a text that is a clause without a subject: "Of the engine.", "Left out, since ..."."""
+
+DIRECTIVES = re.compile(r"-{4}|fmt:|noqa|pragma:|type:|mypy:|ruff:")
+"""Beginning of a comment that is a heading or is read by a tool."""
 
 Graph = Mapping[str, frozenset[str]]
 """What each module, or room, imports."""
@@ -144,9 +153,32 @@ def attribute_docstrings(source: str) -> Iterator[str]:
                 yield str(value.value)
 
 
-def is_clause(docstring: str) -> bool:
-    """Return whether a docstring begins as a clause without a subject does."""
-    return CLAUSES.match(docstring.lstrip()) is not None
+def comments(source: str) -> Iterator[str]:
+    """Yield the first lines of comments, without directives and headings."""
+    end = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            alone, (line, _) = token.line.lstrip().startswith("#"), token.start
+            text = token.string.lstrip("#: ")
+            if not (alone and end == line - 1) and DIRECTIVES.match(text) is None:
+                yield text
+            end = line if alone else 0
+
+
+def messages(source: str) -> Iterator[str]:
+    """Yield the beginnings of the messages of errors, up to a first value."""
+    for node in ast.walk(_tree(source)):
+        raised = node.exc if isinstance(node, ast.Raise) else None
+        text = raised.args[0] if isinstance(raised, ast.Call) and raised.args else None
+        while isinstance(text, ast.BinOp | ast.JoinedStr) and (isinstance(text, ast.BinOp) or text.values):
+            text = text.left if isinstance(text, ast.BinOp) else text.values[0]
+        if isinstance(text, ast.Constant) and isinstance(text.value, str):
+            yield text.value
+
+
+def is_clause(text: str) -> bool:
+    """Return whether a docstring, comment or message begins as a clause without a subject does."""
+    return CLAUSES.match(text.lstrip()) is not None
 
 
 def function_lengths(source: str) -> Iterator[int]:

@@ -186,9 +186,9 @@ class Notebook(LiveAnswers):
     def __init__(self) -> None:
         self.asked: list[QueryContext] = []
 
-    def find(self, answerer, asked):
+    def find(self, backend, asked):
         self.asked += asked
-        return super().find(answerer, asked)
+        return super().find(backend, asked)
 
 
 def test_a_source_is_told_which_question_of_which_episode_it_is():

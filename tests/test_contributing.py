@@ -12,36 +12,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.suite_texts import ORACLE, RANDOM, env_table, suite_text
+
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-SUITE = """
-name = "small"
-version = "1"
-seed = 1
-attempts = 1
-floor = "random"
-oracle = "oracle"
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 3
-{measures}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "new"
-kind = "{agent}"
-"""
 
 AGENT = '''"""The agent ``first``: always the first admissible action."""
 
@@ -143,7 +117,7 @@ IN_TABLE = {
 }
 
 IN_LIST = {
-    "agentgym/cli/commands.py": [('}\n"""What each does', '    "hello": "Greet somebody.",\n')],
+    "agentgym/cli/commands.py": [('}\n"""Description of each command', '    "hello": "Greet somebody.",\n')],
 }
 
 
@@ -151,12 +125,13 @@ IN_LIST = {
 def checkout(tmp_path):
     """Return a copy of what the commands below read."""
     ignored = shutil.ignore_patterns("__pycache__", "results")
-    for name in ("agentgym", "docs"):
+    for name in ("agentgym", "docs", "tools"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     for name in (
         "pyproject.toml",
         "tests/conftest.py",
         "tests/needs.py",
+        "tests/suite_texts.py",
         "tests/cli/conftest.py",
         "tests/cli/test_main.py",
     ):
@@ -194,9 +169,13 @@ def run(checkout, *words):
     return done.stdout
 
 
-def board(checkout, agent="random-strings", measures=""):
+def board(checkout, agent="random-strings", **keys):
     """Bench the suite in the copy; return the page of its board, with single spaces."""
-    (checkout / "small.toml").write_text(SUITE.format(agent=agent, measures=measures))
+    cards, agents = (
+        env_table("agentgym/EZPoints-v0", 3, **keys),
+        (RANDOM, ORACLE, {"name": "new", "kind": agent}),
+    )
+    (checkout / "small.toml").write_text(suite_text("small", cards, agents=agents, seed=1, attempts=1))
     run(checkout, "-m", "agentgym", "bench", "small.toml", "--leaderboard", "results/LEADERBOARD.md")
     page = (checkout / "results" / "LEADERBOARD.md").read_text(encoding="utf-8")
     return re.sub(" +", " ", page)
@@ -221,7 +200,7 @@ def touched(heading):
 def test_a_measure_is_two_files(checkout):
     assert touched("A measure") == {"agentgym/envs/NAME/env.py", "agentgym/envs/NAME/suite.py"}
     insert(checkout, MEASURE)
-    page = board(checkout, measures='measures = ["tokens"]')
+    page = board(checkout, measures=["tokens"])
     assert "| Environment | Agent | tokens |" in page
     assert "- *tokens*: tokens written (higher is better)." in page
     assert "tokens" in csv_measures(checkout)
@@ -235,8 +214,8 @@ def test_a_column_is_four_files(checkout):
     (version,) = re.findall(r"^SCHEMA = (\d+)$", text, re.MULTILINE)
     raised = int(version) + 1
     exports.write_text(text.replace(f"SCHEMA = {version}\n", f"SCHEMA = {raised}\n"), encoding="utf-8")
-    run(checkout, "docs/data_dictionary.py")
-    assert re.search(r"^\| Environment \| Agent \|.*\| Steps \| Return \|", board(checkout), re.MULTILINE)
+    run(checkout, "-m", "tools.data_dictionary")
+    assert re.search(r"^\| Environment \| Agent \|.*\| Return \|", board(checkout), re.MULTILINE)
     assert "returns" in csv_measures(checkout)
     boards = json.loads((checkout / "results" / "LEADERBOARD.json").read_text())
     schema = json.loads((checkout / "docs" / "schemas" / f"leaderboard-{raised}.json").read_text())

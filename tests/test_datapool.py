@@ -154,6 +154,7 @@ def test_a_damaged_picture_is_no_episode(pool, tmp_path, data):
         ('"won":false', '"won":"yes"', "expected true or false, got 'yes'"),
         ('"won"', '"more"', "unknown key 'more'"),
         ('"steps":[', '"steps":[{},', "is no episode"),
+        ('"size":2', '"size": 2', "is not written as episodes are"),
         ('"prompt_ids":"', '"prompt_ids":"!', "is no episode"),
         ('"logprobs":"', '"logprobs":"AAAA', "is no episode"),
         ("}", "", "not JSON"),

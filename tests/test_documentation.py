@@ -3,8 +3,10 @@
 import json
 import re
 import runpy
+import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,19 +15,25 @@ from agentgym import make, make_vec
 from agentgym.evaluation.suites import suite_file, suite_file_of_run
 from agentgym.evaluation.verify.archives import read_archive
 from agentgym.evaluation.verify.submissions import verify_below
+from agentgym.io import optional
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.recipes import algorithms_with_recipes
-from docs import build_site, env_tables, measured, release_check
-from docs.notebook_page import has_outputs
-from docs.pictures import FILMS, HERE, MAX_FILM_SIZE
+from tools import build_site, data_table, env_tables, measured, release_check
+from tools.notebook_page import has_outputs
+from tools.pictures import FILMS, HERE, MAX_FILM_SIZE
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
+def test_the_table_of_downloads_is_that_of_the_list():
+    text = data_table.PAGE.read_text(encoding="utf-8")
+    assert text == data_table.updated(text), "run `make pages`"
+
+
 @pytest.mark.parametrize("page", env_tables.pages(), ids=lambda page: page.stem)
 def test_pages_of_environments_show_what_those_are(page):
-    assert page.read_text(encoding="utf-8") == env_tables.updated(page), "run docs/env_tables.py"
+    assert page.read_text(encoding="utf-8") == env_tables.updated(page), "run `make pages`"
 
 
 def test_no_page_installs_from_an_index_that_does_not_have_the_package():
@@ -163,9 +171,9 @@ def test_the_readme_is_short():
 @pytest.mark.parametrize("page", measured.PAGES, ids=lambda page: page.name)
 def test_measured_numbers_are_those_of_their_reports(page):
     text = page.read_text(encoding="utf-8")
-    assert text == measured.updated(text), "run `make docs-numbers`"
+    assert text == measured.updated(text), "run `make pages`"
     if page in measured.ALL_MARKED:
-        assert list(measured.unmarked(text)) == [], "mark them with their report, as docs/measured.py says"
+        assert list(measured.unmarked(text)) == [], "mark them with their report, as tools/measured.py says"
 
 
 def test_marks_of_numbers(tmp_path, monkeypatch):
@@ -205,12 +213,20 @@ def provoked(tmp_path):
         lambda: suite_file("quik"),
         lambda: read_archive(tmp_path / "x.zip"),
         lambda: untrusted("tests.corridor:CorridorEnv"),
+        original_engine_on_a_newer_python,
     ]
     for call in calls:
         with pytest.raises(agentgym.UsageError) as caught:
             call()
         assert "\n" not in str(caught.value)
         yield str(caught.value)
+
+
+def original_engine_on_a_newer_python():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "textworld", None)
+        patch.setattr(optional, "sys", SimpleNamespace(version_info=(3, 13, 0)))
+        make("agentgym/ALFWorld-v0", engine="textworld")
 
 
 def untrusted(reference):

@@ -16,6 +16,7 @@ from agentgym.registration import class_of, find_spec, known_ids, open_env, open
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
 from tests.corridor import CorridorVectorEnv
+from tests.suite_texts import ORACLE, RANDOM, env_table, suite_text
 
 MINE = """
 import gymnasium
@@ -68,31 +69,12 @@ def make_alone():
 words = ["right"]
 """
 
-SUITE = """
-name = "own"
-version = "1"
-seed = 3
-floor = "random"
-
-[[env]]
-id = "MINE:me/Count-v0"
-label = "Count"
-split = "train"
-tasks = 7
-
-[[agent]]
-name = "mine"
-kind = "MINE_agent:make"
-options = { word = "right" }
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text(
+    "own",
+    env_table("MINE:me/Count-v0", 7, split="train"),
+    agents=({"name": "mine", "kind": "MINE_agent:make", "options": {"word": "right"}}, RANDOM, ORACLE),
+    seed=3,
+)
 
 
 @pytest.fixture

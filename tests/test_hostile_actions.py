@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.agents.human import choose
 from agentgym.env import MAX_ACTION_LENGTH
-from agentgym.envs.webshop.engine.session import parse
+from agentgym.envs.webshop.engine.visit import parse
 from agentgym.prompts.parsers import FORMATS, settle
 from agentgym.registration import open_env, open_vector
 from agentgym.retrieval import analysis

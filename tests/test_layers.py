@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = sorted((ROOT / "agentgym").rglob("*.py"))
 CODE = [
     *PACKAGE,
-    *(path for folder in ("benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")),
+    *(path for folder in ("benchmarks", "examples", "tools") for path in (ROOT / folder).rglob("*.py")),
 ]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 

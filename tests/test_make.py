@@ -17,7 +17,6 @@ import agentgym
 from agentgym import AgentEnv, AgentVectorEnv, SerialVectorEnv, UsageError
 from agentgym.checking.evidence import begin, first_difference, replay
 from agentgym.registration import ENVIRONMENTS, make, make_vec
-from agentgym.rollout.process_env import ShardedVectorEnv
 from tests.corridor import CorridorEnv
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,7 +77,6 @@ def test_an_environment_without_a_vector_form_is_wrapped():
             "unknown option 'tile' .*known: .*tile_size",
         ),
         (lambda: gymnasium.make_vec(SOKOBAN, vectorization_mode="sync", splt="x"), "did you mean 'split'"),
-        (lambda: ShardedVectorEnv(SOKOBAN, 2, splt="x"), "did you mean 'split'"),
     ],
 )
 def test_bad_input_is_one_line_with_the_nearest_name(call, message):
@@ -181,18 +179,6 @@ def test_a_pickle_is_small_and_refuses_other_data(monkeypatch):
     monkeypatch.setattr("tests.corridor.LENGTHS", (1, 3))
     with pytest.raises(UsageError, match="unpickle it beside the same data"):
         pickle.loads(before)
-
-
-def test_sharded_copies_go_on_alike():
-    envs = ShardedVectorEnv("agentgym/EZPoints-v0", 3, num_workers=2, max_steps=4)
-    envs.reset(seed=1)
-    envs.step(("1", "2", ""))
-    twins = [copy.deepcopy(envs), pickle.loads(pickle.dumps(envs))]
-    expected = [envs.step(("3", "(", "")) for _ in range(5)]
-    for twin in twins:
-        assert first_difference([twin.step(("3", "(", "")) for _ in range(5)], expected) is None
-        twin.close()
-    envs.close()
 
 
 def test_an_old_copy_is_untouched_by_play():

@@ -14,7 +14,7 @@ def test_who_imports_torch_is_marked_however_far_the_import_is():
     algorithms = {path.stem for path in (ROOT / "agentgym/algos").glob("*.py") if "torch" in marks(path)}
     assert {"loss", "process"} <= algorithms
     assert "grpo" not in algorithms
-    helper = ROOT / "tests/algos/test_bounds.py"
+    helper = ROOT / "tests/algos/test_steppo.py"
     assert "torch" in imported(helper)
     assert "torch" in marks(ROOT / "docs/algorithms/losses.md")  # an example on a page imports it
     assert "torch" not in marks(ROOT / "tests/sokoban/test_engine.py")
@@ -42,7 +42,7 @@ def test_the_environment_of_developers_has_every_extra_but_those_of_other_target
         ("tests/test_make.py", "contract and not slow", True),
         ("tests/test_words.py", "contract and not slow", False),
         ("tests/test_make.py", "not contract", False),
-        ("tests/retrieval/test_lucene.py", "java and not torch", True),  # set in the file itself
+        ("tests/retrieval/test_pyserini.py", "java and not torch", True),  # set in the file itself
         ("tests/sokoban/test_engine.py", "torch or house", False),
         ("tests/training/test_loop.py", "not slow and not torch", False),
         ("tests/cli/test_hints.py", "torch", True),  # one of its tests

@@ -11,7 +11,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-NEEDED = ("agentgym", "benchmarks", "docs", "examples", "tests", "trainers", "README.md", "pyproject.toml")
+NEEDED = (
+    "agentgym",
+    "benchmarks",
+    "docs",
+    "examples",
+    "tests",
+    "tools",
+    "trainers",
+    "README.md",
+    "pyproject.toml",
+)
 OVER_THE_REGISTRY = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "tests").rglob("test_*.py")

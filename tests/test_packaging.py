@@ -1,4 +1,4 @@
-"""The wheel holds agentgym and its recipes and nothing else, and the ignore file takes no part of it away."""
+"""The wheel holds agentgym, its recipes and corpora, and nothing else; no file of it is ignored by Git."""
 
 import subprocess
 import sys
@@ -48,9 +48,9 @@ def test_wheel_holds_only_agentgym(wheel_files: set[str]):
 def test_wheel_holds_every_file_of_agentgym(wheel_files: set[str]):
     on_disk = {
         f"{place}{path.relative_to(ROOT).as_posix()}"
-        for folder, place in (("agentgym", ""), ("trainers", "agentgym/"))
+        for folder, place in (("agentgym", ""), ("indexes", "agentgym/"), ("trainers", "agentgym/"))
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", "resolved"} & {*path.relative_to(ROOT).parts}
     }
     in_wheel = {name for name in wheel_files if name.startswith("agentgym/")}
     assert in_wheel == on_disk
@@ -66,17 +66,23 @@ FIND = """
 import site, sys
 site.addsitedir(sys.argv[1])
 sys.path.append(sys.argv[2])  # what agentgym needs; no .pth file of the folder is read
+from agentgym.io.paths import shipped_folder
 from agentgym.recipes import recipe_names, root
-print(root(), len(recipe_names()), sep="\\n")
+print(root(), len(recipe_names()), shipped_folder("indexes"), sep="\\n")
 """
 
 
 def _recipes(site: Path) -> tuple[str, int]:
-    """Return where recipes are found with agentgym installed in a folder, and how many there are."""
+    """Return where recipes are found with agentgym installed in a folder, and how many there are.
+
+    Corpora are described beside them.
+    """
     command = [sys.executable, "-I", "-S", "-c", FIND, str(site), sysconfig.get_path("purelib")]
     done = subprocess.run(command, cwd=site, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    folder, number = done.stdout.splitlines()
+    folder, number, corpora = done.stdout.splitlines()
+    assert Path(corpora) == Path(folder).with_name("indexes")
+    assert (Path(corpora) / "wiki-18.toml").is_file()
     return folder, int(number)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.registration import ENVIRONMENTS, class_of
-from docs.build_site import public_surface
+from tools.build_site import public_surface
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = sorted(public_surface())

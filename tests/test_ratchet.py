@@ -42,10 +42,10 @@ PLANTED = {
     ),
     "agentgym/room/three.py": ("Z = 1\n", ["rooms rose from 2 to 3"]),
     "agentgym/room/one.py": ('Y: int = 2\n"""Of the house."""\n', ["clauses rose from 0 to 1"]),
-    "tests/a.py": ("1\n2\n", ["tests: lines rose from 1 to 2"]),
+    "tests/a.py": ("1\n" * 102, ["tests: lines rose from 1 to 102"]),
     "agentgym/new/__init__.py": ("", ["agentgym/new: not in tests/ratchet.toml"]),
-    "README.md": ("Now three words.\n", ["README.md: words rose from 2 to 3"]),
-    "docs/page.md": ("Word.\n", ["docs: pages rose from 1 to 2", "docs: words rose"]),
+    "README.md": ("word " * 103, ["README.md: words rose from 2 to 103"]),
+    "docs/page.md": ("word " * 101, ["docs: pages rose from 1 to 2", "docs: words rose"]),
 }
 
 
@@ -86,9 +86,37 @@ def test_the_committed_page_has_the_recorded_figures() -> None:
     assert ratchet.with_figures(page, ratchet.recorded()) == page
 
 
-def test_clauses_are_told_from_sentences() -> None:
-    source = (
-        'A = 1\n"""Of it."""\nclass B:\n    C: int\n    """What it costs."""\n    D = 2\n    """Offers."""\n'
-    )
-    found = structure.attribute_docstrings(source)
-    assert [structure.is_clause(text) for text in found] == [True, True, False]
+SOURCE = """
+A = 1
+'''Of it.'''
+class B:
+    C: int
+    '''What it costs.'''
+    D = 2  # noqa: E501
+    '''Offers.'''
+
+# one comment
+# of two lines
+E = 3  # of it
+
+# ---- errors
+raise ValueError("before" + f"{A}")
+raise ValueError(f"after {A}")
+raise ValueError(f"{A} is odd")
+raise ValueError
+"""
+
+
+def test_texts_of_a_module_are_found() -> None:
+    assert list(structure.attribute_docstrings(SOURCE)) == ["Of it.", "What it costs.", "Offers."]
+    assert list(structure.comments(SOURCE)) == ["one comment", "of it"]
+    assert list(structure.messages(SOURCE)) == ["before", "after "]
+
+
+CLAUSES = ("Of it.", "what it costs", "How many there are.", "None for nowhere.", "Left out, since it fails.")
+SENTENCES = ("Offers.", "Whether it ends.", "Number of steps.", "Left margin.", "Empty lines.", "Ofen.")
+
+
+@pytest.mark.parametrize("text", [*CLAUSES, *SENTENCES])
+def test_clauses_are_told_from_sentences(text: str) -> None:
+    assert structure.is_clause(text) == (text in CLAUSES)

@@ -14,19 +14,19 @@ REFERENCE = re.compile(r"agentgym(\.\w+)+:\w+")
 STAGES = "an algorithm's stages need torch; the trainer opens them when it trains by the algorithm"
 
 UPWARD = {
-    ("agentgym.agents.table", "agentgym.training.policy.model_check"): (
-        "the agent `model` is checked by the trainer's engines, as it is made by them"
+    ("agentgym.agents.table", "agentgym.inference.policy.recomputation"): (
+        "the agent `model` is checked by engines, as it is made by them"
     ),
-    ("agentgym.agents.table", "agentgym.training.policy.agent"): (
-        "the agent `model` is made by the trainer's engines, and opened by name like an outside one: nothing "
+    ("agentgym.agents.table", "agentgym.inference.policy.agent"): (
+        "the agent `model` is made by engines, and opened by name like an outside one: nothing "
         "of it is imported until it is asked for, and it needs an extra"
     ),
-    ("agentgym.algos.algorithm", "agentgym.training.stages"): STAGES,
-    ("agentgym.algos.istar", "agentgym.training.reward_model"): STAGES,
-    ("agentgym.algos.ppo", "agentgym.training.stages"): STAGES,
-    ("agentgym.algos.prime", "agentgym.training.reward_model"): STAGES,
-    ("agentgym.algos.spo3", "agentgym.training.branching.collector"): STAGES,
-    ("agentgym.algos.steppo", "agentgym.training.stages"): STAGES,
+    ("agentgym.algos.algorithm", "agentgym.training.stages.outcome"): STAGES,
+    ("agentgym.algos.istar", "agentgym.training.stages.reward_model"): STAGES,
+    ("agentgym.algos.ppo", "agentgym.training.stages.outcome"): STAGES,
+    ("agentgym.algos.prime", "agentgym.training.stages.reward_model"): STAGES,
+    ("agentgym.algos.spo3", "agentgym.training.stages.branching.collector"): STAGES,
+    ("agentgym.algos.steppo", "agentgym.training.stages.outcome"): STAGES,
     ("agentgym.registration", "agentgym.serving.env.client"): (
         "environments on a server are opened by id like any other, and their client is of the server's room"
     ),

@@ -15,10 +15,12 @@ from gymnasium.wrappers import RecordEpisodeStatistics, TimeLimit
 from gymnasium.wrappers import vector as vector_wrappers
 
 import agentgym
-from agentgym import AgentEnv, AgentVectorEnv
+from agentgym import AgentEnv, AgentVectorEnv, UsageError
 from agentgym.checking import check_agent_env, check_agent_vector_env
 from agentgym.checking.evidence import OVERLONG, begin, first_difference, generator, random_rollout
+from agentgym.core.policies import SnapshotPolicy
 from agentgym.registration import ARRAY_ENVIRONMENTS, ENVIRONMENTS, REMOTE_ENVIRONMENTS, register_environments
+from tests.policy_requests import request_of
 
 IDS = sorted(ENVIRONMENTS)
 
@@ -70,6 +72,18 @@ def test_its_vector_form_keeps_the_contract(env_id):
 @pytest.mark.parametrize("env_id", IDS)
 def test_it_is_found_through_its_module(env_id):
     assert isinstance(gymnasium.make(f"agentgym:{env_id}").unwrapped, AgentEnv)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_its_oracle_needs_a_snapshot(env_id):
+    env = gymnasium.make(env_id).unwrapped
+    _, info = env.reset(seed=0)
+    oracle = env.oracle()
+    if not isinstance(oracle, SnapshotPolicy):
+        assert "number_line" in type(oracle).__module__  # the example, as tests/test_one_folder.py has it
+        return
+    with pytest.raises(UsageError, match=r"the oracle reads Request\.snapshot: build requests with one"):
+        oracle.act([request_of(env, info, snapshot=None)])
 
 
 @pytest.mark.parametrize("env_id", IDS)

@@ -8,12 +8,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from agentgym.core.types import Request
 from agentgym.env import AgentEnv
 from agentgym.errors import MissingPackageError
 from agentgym.io.optional import install_command, load_reference
 from agentgym.registration import ARRAY_ENVIRONMENTS, ENVIRONMENTS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
+from tests.policy_requests import request_of
 
 PAGE = (Path(__file__).parents[1] / "docs" / "gymnasium.md").read_text(encoding="utf-8")
 TABLE = re.findall(
@@ -30,22 +30,11 @@ def played(env_id, mode):
     yield env, observation
     game = env.unwrapped
     player = game.oracle() if isinstance(game, AgentEnv) else None
-    for turn in range(STEPS):
+    for _ in range(STEPS):
         action = 0
         if player is not None:
-            request = Request(
-                episode=0,
-                task_id=info["task_id"],
-                task_type=info["task_type"],
-                turn=turn,
-                observation=observation,
-                admissible_actions=info["admissible_actions"],
-                state_hash=info["state_hash"],
-                seed=0,
-                snapshot=game.snapshot,
-                extra=info,
-            )
-            action = player.act([request])[0].action
+            asked = request_of(game, info, observation=observation, extra=info)
+            action = player.act([asked])[0].action
         observation, _, terminated, truncated, info = env.step(action)
         yield env, observation
         if terminated or truncated:

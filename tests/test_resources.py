@@ -15,42 +15,18 @@ import pytest
 from agentgym import UsageError
 from agentgym.cli import main
 from agentgym.data.recordfile import RecordWriter
-from agentgym.envs.webshop.data.textmemo import TextMemo
+from agentgym.envs.webshop.engine.taggers import TextMemo
 from agentgym.io.files import Journal, make_folder, replace_file, sole_writer, trouble, writing
 from agentgym.io.paths import cache_directory
 from agentgym.io.provenance import SALT_BYTES, SALT_FILE, host_digest
 from agentgym.retrieval.engines.bm25 import build_bm25
+from tests.suite_texts import env_table, suite_text
 
 DOCUMENTS = [(f"d{i}", " ".join(f"word{i * j % 997}" for j in range(200))) for i in range(2_000)]
 
-SUITE = """
-name = "mini"
-version = "1"
-seed = 1
-attempts = 1
-floor = "random"
-oracle = "oracle"
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 2
-
-[[env]]
-id = "agentgym/WebShop-v0"
-label = "WebShop"
-split = "test"
-tasks = 2
-"""
+SUITE = suite_text(
+    "mini", *(env_table(f"agentgym/{name}-v0", 2) for name in ("EZPoints", "WebShop")), seed=1, attempts=1
+)
 
 LIMITED = """
 import resource, sys

@@ -10,11 +10,12 @@ from agentgym.algos.advantage import step_rewards, trajectory_sums
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.core.rewards import RewardScheme
-from agentgym.core.types import Completion, Request
+from agentgym.core.types import Completion
 from agentgym.env import Outcome
 from agentgym.errors import UsageError
 from agentgym.rollout.worker import RolloutWorker
 from tests.corridor import CorridorEnv
+from tests.policy_requests import request
 
 SUITES = [
     f"agentgym/{name}-v0"
@@ -85,19 +86,13 @@ def test_array_forms_of_sokoban_pay_alike(reward):
         one = slots.oracle()
         paid, over = [], False
         while not over:
-            request = _request(single)
-            action = one.act([request])[0].action
+            actions, snapshot = single.admissible_actions(), single.snapshot
+            asked = request(task_id=single.task.id, admissible_actions=actions, snapshot=snapshot)
+            action = one.act([asked])[0].action
             _, expected, over, _, _ = single.step(action)
             paid.append((expected, slots.step([action])[1][0]))
         assert [a for a, _ in paid] == [b for _, b in paid]
         assert paid[-1][0] == (1.0 if reward == "score+success" else 10.0)
-
-
-def _request(env):
-    return Request(
-        episode=0, task_id=env.task.id, task_type="", turn=0, observation="", seed=0, state_hash="",
-        admissible_actions=env.admissible_actions(), snapshot=env.snapshot,
-    )  # fmt: skip
 
 
 def test_a_webshop_purchase_pays_its_score_and_its_completion():

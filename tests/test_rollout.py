@@ -12,7 +12,6 @@ from agentgym.agents.random import RandomPolicy
 from agentgym.core.types import Completion, Step
 from agentgym.errors import UsageError
 from agentgym.registration import ENVIRONMENTS
-from agentgym.rollout.process_env import ShardedVectorEnv
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.corridor import LENGTHS, CorridorVectorEnv, RightPolicy
 
@@ -328,18 +327,6 @@ def test_real_environments_give_the_same_episodes_in_any_batch(env_id, kind):
     for episode in one:
         assert episode.won == (episode.end_reason == "success")
         assert episode.won or kind != "oracle"
-
-
-def test_worker_processes_give_the_same_episodes():
-    expected = played("agentgym/Sokoban-v0", "oracle", 3)
-    envs = ShardedVectorEnv("agentgym/Sokoban-v0", 3, num_workers=2, autoreset_mode="Disabled")
-    try:
-        sharded = RolloutWorker(envs, make_agent("oracle", envs), env_id="agentgym/Sokoban-v0")
-        specs = [EpisodeSpec(episode.task_id, episode.seed, 0) for episode in expected]
-        episodes = {episode.task_id: timeless(episode) for episode in sharded.run(specs)}
-    finally:
-        envs.close()
-    assert [episodes[episode.task_id] for episode in expected] == list(map(timeless, expected))
 
 
 def test_images_of_earlier_steps_stay_what_they_were():

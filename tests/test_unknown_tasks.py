@@ -72,6 +72,7 @@ def test_webshop_s_tables_are_current(difficulty):
 @pytest.mark.parametrize(
     ("module", "split", "options"),
     [
+        (alfworld, "valid_seen", {}),
         (alfworld, "valid_seen", {"difficulty": "hard"}),
         (alfworld, "valid_unseen", {"types": tuple(alfworld.FAMILIES)[:1]}),
         (webshop, "test", {"difficulty": "medium"}),
@@ -79,7 +80,15 @@ def test_webshop_s_tables_are_current(difficulty):
         (webshop, "valid", {"size": 2_000, "count": 40}),
         (webshop, "valid", {"count": webshop.SIZES["valid"] + 3}),
     ],
-    ids=["alfworld-hard", "alfworld-family", "webshop-medium", "webshop-unseen", "small-shop", "more"],
+    ids=[
+        "alfworld",
+        "alfworld-hard",
+        "alfworld-family",
+        "webshop-medium",
+        "webshop-unseen",
+        "small-shop",
+        "more",
+    ],
 )
 def test_every_task_is_found_by_both_its_names(module, split, options):
     tasks = module.builtin_tasks(split, **options)

@@ -1,4 +1,4 @@
-"""A reader who searches for a word of the field finds the module that it belongs to."""
+"""A reader who searches for a word of the field finds the module that it belongs to, and reads sentences."""
 
 import ast
 import re
@@ -6,6 +6,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests import structure
 
 PACKAGE = Path(__file__).parents[1] / "agentgym"
 
@@ -15,8 +17,8 @@ PLACES = {
     "chat template": "prompts",
     "reward model": "training",
     "leaderboard": "evaluation",
-    "checkpoint": "training/checkpoint",
-    "resume": "training/checkpoint",
+    "checkpoint": "training/track/checkpoint",
+    "resume": "training/track/checkpoint",
     "retriever": "retrieval/searcher",
     "tool call": "reading",
     "judge": "envs/sotopia",
@@ -24,9 +26,9 @@ PLACES = {
     "split": "core/tasks",
     "action mask": "envs/sokoban/array_env",
     "snapshot": "core/snapshots",
-    "replay buffer": "training/pool",
+    "replay buffer": "training/collect/pool",
     "KL": "algos/loss",
-    "LoRA": "training/models/lora",
+    "LoRA": "inference/models/lora",
     "endpoint": "endpoint",
     "retry": "endpoint/sending",
     "cost": "evaluation/play/estimate",
@@ -35,6 +37,9 @@ PLACES = {
 
 SAME_WORDS = ("cli", "site")
 """Rooms that are not counted: commands and pages are named by the words that users know."""
+
+MAX_CLAUSES = {structure.attribute_docstrings: 0.02, structure.comments: 0.02, structure.messages: 0.02}
+"""Largest share of texts that begin without a subject."""
 
 
 @cache
@@ -67,3 +72,10 @@ def test_a_word_of_the_field_leads_to_its_place(word):
     }
     assert right, f"no first line of {PLACES[word]} has {word!r}"
     assert len(others) <= 3, sorted(found - right)
+
+
+@pytest.mark.parametrize("kind", MAX_CLAUSES)
+def test_texts_begin_with_their_subject(kind):
+    texts = [(path, text) for path in sorted(PACKAGE.rglob("*.py")) for text in kind(path.read_text())]
+    clauses = [f"{path.relative_to(PACKAGE)}: {text}" for path, text in texts if structure.is_clause(text)]
+    assert len(clauses) <= MAX_CLAUSES[kind] * len(texts), "\n".join(clauses)

@@ -71,5 +71,5 @@ def test_only_lines_of_symbols_are_coloured():
 
 def test_a_line_is_kept():
     hints = ScreenHints(keeps="Your task")
-    assert hints.kept_line("Hello.\n Your task is x.\nBye.") == "Your task is x."
-    assert hints.kept_line("Hello.") == ScreenHints().kept_line("Hello.") == ""
+    assert hints.pinned_line("Hello.\n Your task is x.\nBye.") == "Your task is x."
+    assert hints.pinned_line("Hello.") == ScreenHints().pinned_line("Hello.") == ""

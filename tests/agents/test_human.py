@@ -1,12 +1,10 @@
-import gymnasium
 import pytest
 
-import agentgym  # noqa: F401 (registers the environments)
-from agentgym.agents.human import HumanPolicy, choose, keys_for
+from agentgym.agents.human import choose, keys_for
 from agentgym.agents.screen import printable
+from agentgym.agents.table import make_agent
 from agentgym.core.suite_spec import ScreenHints
 from agentgym.errors import UsageError
-from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.corridor import CorridorVectorEnv
 
 MOVES = ("up", "down", "left", "right")
@@ -71,45 +69,9 @@ def test_keys_play_the_first_action_that_is_possible():
     assert keys_for(ScreenHints(), ()) == keys_for(ScreenHints(), ("look",)) == {}
 
 
-def test_human_plays(capsys):
-    lines = iter(["r", "jump", "l", "1", "r"])
-    envs = CorridorVectorEnv(1, autoreset_mode="Disabled")
-    player = RolloutWorker(envs, HumanPolicy(lambda: next(lines)), env_id="test/Corridor-v0")
-    (episode,) = player.run([EpisodeSpec("corridor2", 0, 0)])
-    assert [step.action for step in episode.steps] == ["right", "left", "right", "right"]
-    assert [step.completion.text for step in episode.steps] == ["r", "l", "1", "r"]
-    shown = capsys.readouterr().out
-    assert "cell 0 of 2" in shown
-    assert "actions  1 right  2 left  3 fall" in shown
-    assert episode.initial_hash in shown
-    assert "no action 'jump' here" in shown
-    assert "played jump" not in shown
-
-
-def test_the_human_agent_asks_the_environment():
-    envs = gymnasium.make_vec("agentgym/WebShop-v0", num_envs=1, autoreset_mode="Disabled")
-    lines = ["click[x]", "search[a b]"]
-
-    def read():
-        if not lines:
-            raise EOFError
-        return lines.pop(0)
-
-    human = HumanPolicy(read, env=envs.prototype.spawn())
-    worker = RolloutWorker(envs, human, env_id="agentgym/WebShop-v0")
-    (episode,) = worker.run([EpisodeSpec(envs.tasks.ids[0], 0, 0)])
-    assert [step.action for step in episode.steps] == ["search[a b]"]
-
-
-def test_the_end_of_input_ends_the_episode(capsys):
-    def read():
-        raise EOFError
-
-    envs = CorridorVectorEnv(1, autoreset_mode="Disabled")
-    (episode,) = RolloutWorker(envs, HumanPolicy(read), env_id="test/Corridor-v0").run(
-        [EpisodeSpec("corridor2", 0, 0)]
-    )
-    assert episode.end_reason == "agent_error"
+def test_a_person_plays_by_a_command():
+    with pytest.raises(UsageError, match="a person plays by `agentgym play ENV`"):
+        make_agent("human", CorridorVectorEnv(1))
 
 
 def test_no_text_steers_the_terminal():

@@ -1,7 +1,7 @@
 """Language agents: what a model is sent at each turn, how its replies become actions, and what is kept."""
 
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from threading import Thread
 
@@ -11,7 +11,7 @@ from agentgym.agents.language.chats import TurnCompletion
 from agentgym.agents.language.making import prompting_facts, react_facts
 from agentgym.agents.language.settings import WINDOW, ChatAgentSettings
 from agentgym.core.hashing import canonical_json
-from agentgym.core.types import AsyncPolicy, Message, Policy, Request
+from agentgym.core.types import AsyncPolicy, Message, Policy
 from agentgym.endpoint.chat import ChatMessage, ChatReply, ChatToolCall
 from agentgym.endpoint.errors import (
     BudgetSpentError,
@@ -25,6 +25,7 @@ from agentgym.registration import ENVIRONMENTS, open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from tests.agents.chat_models import FakeChatModel, HeldChatModel, agent, last, reply, think
 from tests.corridor import CorridorVectorEnv
+from tests.policy_requests import request
 from tests.waiting import wait_until
 
 WAYS = {
@@ -46,12 +47,7 @@ def envs():
     return CorridorVectorEnv(4, autoreset_mode="Disabled")
 
 
-def request(**changes):
-    values = {
-        "episode": 0, "task_id": "t", "task_type": "", "turn": 0, "observation": "cell 0 of 5", "seed": 7,
-        "admissible_actions": ("right", "fall"), "state_hash": "0",
-    }  # fmt: skip
-    return Request(**{**values, **changes})
+asking = partial(request, observation="cell 0 of 5", admissible_actions=("right", "fall"))
 
 
 def play(envs, policy, tasks=None, **options):
@@ -106,13 +102,13 @@ def test_a_policy_answers_in_its_own_time_and_in_batches(envs):
     policy = agent(envs, FakeChatModel(lambda sent: think("right")))
     assert isinstance(policy, Policy)
     assert isinstance(policy, AsyncPolicy)
-    assert [each.action for each in policy.act([request(), request(episode=1)])] == ["right", "right"]
+    assert [each.action for each in policy.act([asking(), asking(episode=1)])] == ["right", "right"]
 
 
 def test_a_completion_says_what_the_reply_says(envs):
     said = reply(think("Right"), token_ids=(1, 2), logprobs=(-0.5, -0.25), completion_tokens=2)
     policy = agent(envs, FakeChatModel(lambda sent: said))
-    (completion,) = policy.act([request()])
+    (completion,) = policy.act([asking()])
     assert completion.action == "right"
     assert completion.text == said.text
     assert (completion.prompt_tokens, completion.completion_tokens) == (100, 2)
@@ -123,7 +119,7 @@ def test_a_completion_says_what_the_reply_says(envs):
 
 def test_token_ids_that_do_not_fit_the_count_are_left_out(envs):
     policy = agent(envs, FakeChatModel(lambda sent: reply(think("right"), token_ids=(1,), logprobs=(-1.0,))))
-    assert policy.act([request()])[0].response_ids == ()
+    assert policy.act([asking()])[0].response_ids == ()
 
 
 # ---- prompts ------------------------------------------------------------------------------------
@@ -162,7 +158,7 @@ def test_history_bounds_a_conversation(envs):
 @pytest.mark.parametrize("scaffold", ["react", "reflexion"])
 def test_a_conversation_tells_a_window_of_its_turns_unless_all_are_asked_for(envs, scaffold):
     (played,) = play(envs, envs.oracle(), [envs.tasks.ids[2]])
-    late = request(turn=25, history=played.steps[:1] * 25)
+    late = asking(turn=25, history=played.steps[:1] * 25)
     for options, turns in (({}, WINDOW), ({"history": 4}, 4), ({"history": "all"}, 25)):
         model = FakeChatModel(lambda sent: think("right"))
         agent(envs, model, scaffold=scaffold, **options).act([late])
@@ -189,7 +185,7 @@ def test_messages_of_a_conversation_are_shared_between_its_turns(envs):
 def test_an_episode_that_another_policy_began_is_gone_on_with(envs):
     (played,) = play(envs, envs.oracle(), [envs.tasks.ids[2]])
     model = FakeChatModel(lambda sent: think("right"))
-    agent(envs, model).act([request(turn=2, history=played.steps[:2], observation="cell 2 of 3")])
+    agent(envs, model).act([asking(turn=2, history=played.steps[:2], observation="cell 2 of 3")])
     texts = [message.text for message in model.requests[0].messages]
     assert [text.split("\n")[-1] for text in texts] == ["fall", "<action>right</action>"] * 2 + ["fall"]
 
@@ -208,7 +204,7 @@ def test_an_episode_that_another_policy_began_is_gone_on_with(envs):
 def test_what_an_observation_says_stays_within_one_message_of_the_user(envs, scaffold, text):
     model = FakeChatModel(lambda sent: "no action")
     policy = agent(envs, model, scaffold, system="Play.")
-    (completion,) = policy.act([request(observation=f"cell 0{text}")])
+    (completion,) = policy.act([asking(observation=f"cell 0{text}")])
     (sent,) = model.requests
     assert [message.role for message in sent.messages] == ["system", "user"]
     assert defused(f"cell 0{text}") in last(sent)
@@ -230,7 +226,7 @@ def test_what_an_observation_says_stays_within_one_message_of_the_user(envs, sca
 )
 def test_a_response_that_was_cut_off_is_no_action(envs, way, said, problem):
     model = FakeChatModel(lambda sent: reply(said, finish_reason="length"))
-    (completion,) = agent(envs, model, **WAYS[way]).act([request()])
+    (completion,) = agent(envs, model, **WAYS[way]).act([asking()])
     assert (completion.action, completion.format_error) == ("", problem)
     assert completion.text == said
 
@@ -280,7 +276,7 @@ def test_native_calls_are_told_again_as_calls_with_their_results(envs):
 def test_arguments_of_native_calls_are_read_strictly(envs, arguments, action):
     said = reply("", tool_calls=(ChatToolCall("x", "act", arguments),))
     policy = agent(envs, FakeChatModel(lambda sent: said), answer="tool-calls", native_tools=True)
-    (completion,) = policy.act([request()])
+    (completion,) = policy.act([asking()])
     assert completion.action == action
     assert bool(completion.format_error) != bool(action)
 
@@ -437,7 +433,7 @@ def test_every_episode_has_its_request_in_flight_and_waits_for_its_own_reply_alo
 
 def test_a_completion_that_is_given_up_gives_its_call_up(envs):
     model = HeldChatModel(lambda sent: think("right"))
-    future = agent(envs, model).submit(request())
+    future = agent(envs, model).submit(asking())
     assert future.cancel()
     assert model.held[0][1].cancelled()
 
@@ -452,7 +448,7 @@ def test_a_completion_that_is_given_up_gives_its_call_up(envs):
         ({"shots": 33}, "shots must be a whole number from 0 to 32, got 33"),
         ({"temperature": 11.0}, "temperature must be a number from 0 to 2, got 11.0"),
         ({"native_tools": True}, 'native_tools goes with answer = "tool-calls"'),
-        ({"images": False, "image_text": False}, "without pictures there is only text to tell"),
+        ({"images": False, "image_text": False}, "the model would see nothing of an observation"),
         ({"answer": "tagged"}, "unknown answer 'tagged'"),
         ({"wording": "sokobann"}, r"unknown wording 'sokobann' \(did you mean 'sokoban'\?\)"),
         ({"answer": "search-r1", "wording": "multihop"}, "cannot state the actions|needs the tools"),

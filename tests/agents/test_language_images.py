@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from agentgym.agents.language.pictures import describe, encode_png, picture_of
+from agentgym.agents.language.chats import describe, encode_png, picture_of
 from agentgym.endpoint.chat import ChatToolCall
 from agentgym.evaluation.log.redaction import Redactor
 from agentgym.evaluation.log.transcripts import transcript_of

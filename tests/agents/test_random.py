@@ -6,20 +6,11 @@ from hypothesis import strategies as st
 
 from agentgym.agents.random import MAX_STRING_LENGTH, RandomPolicy, RandomStringPolicy
 from agentgym.core.hashing import canonical
-from agentgym.core.types import Request
+from tests.policy_requests import request
 
 
-def request(actions=("up", "down", "left"), seed=0, turn=0, observation="A cat sat."):
-    return Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=turn,
-        observation=observation,
-        admissible_actions=actions,
-        state_hash="0" * 32,
-        seed=seed,
-    )
+def asking(actions=("up", "down", "left"), seed=0, turn=0, observation="A cat sat."):
+    return request(admissible_actions=actions, seed=seed, turn=turn, observation=observation)
 
 
 def act(policy, asked):
@@ -33,25 +24,25 @@ def act(policy, asked):
     turn=st.integers(0, 500),
 )
 def test_random_is_admissible_and_repeatable(actions, seed, turn):
-    asked = request(actions, seed, turn)
+    asked = asking(actions, seed, turn)
     assert act(RandomPolicy(), asked) in actions
     assert act(RandomPolicy(), asked) == act(RandomPolicy(), asked)
 
 
 def test_random_is_uniform():
-    requests = [request(seed=seed, turn=turn) for seed in range(100) for turn in range(90)]
+    requests = [asking(seed=seed, turn=turn) for seed in range(100) for turn in range(90)]
     counts = Counter(completion.action for completion in RandomPolicy().act(requests))
     assert counts.keys() == {"up", "down", "left"}
     assert sum((count - 3000) ** 2 / 3000 for count in counts.values()) < 14  # p = 0.001 at 2 degrees
 
 
 def test_random_without_admissible_actions_says_nothing():
-    assert act(RandomPolicy(), request(())) == ""
+    assert act(RandomPolicy(), asking(())) == ""
 
 
 @pytest.mark.parametrize("observation", ["A cat sat.", {"text": "A cat sat.", "image": None}])
 def test_random_fills_templates_with_words_of_the_observation(observation):
-    asked = [request(("search[<query>]", "stop"), seed, 0, observation) for seed in range(300)]
+    asked = [asking(("search[<query>]", "stop"), seed, 0, observation) for seed in range(300)]
     actions = {completion.action for completion in RandomPolicy("template").act(asked)}
     assert "stop" in actions
     actions.remove("stop")
@@ -62,18 +53,18 @@ def test_random_fills_templates_with_words_of_the_observation(observation):
 
 
 def test_random_fills_templates_without_words_with_their_name():
-    assert set(act(RandomPolicy("template"), request(("say <reply>",), observation="...")).split()) == {
+    assert set(act(RandomPolicy("template"), asking(("say <reply>",), observation="...")).split()) == {
         "say",
         "reply",
     }
 
 
 def test_angle_brackets_of_enumerated_actions_stay():
-    assert act(RandomPolicy("enumerated"), request(("click[<b>]",))) == "click[<b>]"
+    assert act(RandomPolicy("enumerated"), asking(("click[<b>]",))) == "click[<b>]"
 
 
 def test_random_strings_are_of_every_kind():
-    asked = [request(seed=seed) for seed in range(2000)]
+    asked = [asking(seed=seed) for seed in range(2000)]
     said = [completion.action for completion in RandomStringPolicy().act(asked)]
     assert said == [completion.action for completion in RandomStringPolicy().act(asked)]
     assert "" in said
@@ -90,4 +81,4 @@ def test_random_strings_are_of_every_kind():
 
 def test_random_strings_without_admissible_actions():
     for seed in range(200):
-        assert isinstance(act(RandomStringPolicy(), request((), seed)), str)
+        assert isinstance(act(RandomStringPolicy(), asking((), seed)), str)

@@ -4,13 +4,13 @@ import pytest
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.agents.table import make_agent
-from agentgym.core.types import Request
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.envs.webshop.rules import ShopperPolicy
 from agentgym.errors import UnsupportedEnvError
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.vector.serial import SerialVectorEnv
+from tests.policy_requests import request
 
 
 def played(policy, envs, count=30):
@@ -34,30 +34,21 @@ def _actions(episodes):
     return [tuple(step.action for step in episode.steps) for episode in episodes]
 
 
-def request(observation, *clicks, goal="a red [new] lamp"):
-    return Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=0,
-        observation=observation,
-        admissible_actions=("search[<query>]", *(f"click[{text}]" for text in clicks)),
-        state_hash="0",
-        seed=0,
-        extra={"goal": goal},
-    )
+def asking(observation, *clicks, goal="a red [new] lamp"):
+    actions = ("search[<query>]", *(f"click[{text}]" for text in clicks))
+    return request(observation=observation, admissible_actions=actions, seed=0, extra={"goal": goal})
 
 
 @pytest.mark.parametrize(
     ("asked", "action"),
     [
-        (request("WebShop"), "search[a red new lamp]"),
-        (request("", "back to search", "next >", "b01", "b02"), "click[b01]"),
-        (request("", "back to search", "< prev", "next >"), "search[a red]"),
-        (request("", "back to search", "< prev"), "click[< prev]"),
-        (request("color [SEP] red [SEP] new [SEP] A", "buy now", "red", "new"), "click[red]"),
-        (request("color [SEP] reddish [SEP] A", "buy now", "reddish"), "click[buy now]"),
-        (request("a [SEP] b [SEP] b1 [SEP] red [SEP] A", "buy now", "b1", "red"), "click[red]"),
+        (asking("WebShop"), "search[a red new lamp]"),
+        (asking("", "back to search", "next >", "b01", "b02"), "click[b01]"),
+        (asking("", "back to search", "< prev", "next >"), "search[a red]"),
+        (asking("", "back to search", "< prev"), "click[< prev]"),
+        (asking("color [SEP] red [SEP] new [SEP] A", "buy now", "red", "new"), "click[red]"),
+        (asking("color [SEP] reddish [SEP] A", "buy now", "reddish"), "click[buy now]"),
+        (asking("a [SEP] b [SEP] b1 [SEP] red [SEP] A", "buy now", "b1", "red"), "click[red]"),
     ],
 )
 def test_each_page_has_its_rule(asked, action):

@@ -12,7 +12,6 @@ from agentgym.evaluation.suites.agent_metadata import complete
 from agentgym.evaluation.suites.suite import PlayedEnv, SuiteAgent
 from agentgym.prompts import load_template
 from agentgym.registration import make_vec, open_vector
-from agentgym.rollout.process_env import ShardedVectorEnv
 from agentgym.rollout.worker import RolloutWorker
 from tests.agents.chat_models import FakeChatModel, agent, think
 from tests.corridor import CorridorVectorEnv
@@ -115,11 +114,6 @@ def test_demonstrations_are_made_for_any_form_of_the_environment():
     plain = agent(open_vector(SOKOBAN, 1), FakeChatModel(str), shots=1)._prompts.demonstrations
     vector = make_vec(SOKOBAN, 3)
     assert agent(vector, FakeChatModel(str), shots=1)._prompts.demonstrations == plain
-    sharded = ShardedVectorEnv(SOKOBAN, 2, num_workers=1)
-    try:
-        assert agent(sharded, FakeChatModel(str), shots=1)._prompts.demonstrations == plain
-    finally:
-        sharded.close()
 
 
 def test_native_calls_and_pictures_are_demonstrated_as_they_are_asked():

@@ -8,6 +8,10 @@ import pytest
 from agentgym.core.tools import Tool, ToolParameter
 from agentgym.core.types import Completion, Request, Step
 from agentgym.errors import UsageError
+from agentgym.inference.models.language_model import load_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.agent import model_facts
+from agentgym.inference.policy.saved import SavedAgent, Training, read_agent
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.fields import Exchange, PromptFields
 from agentgym.prompts.formats.tags import tag_format
@@ -15,10 +19,7 @@ from agentgym.prompts.rendering import render, render_opening, render_present
 from agentgym.prompts.settings import Prompting
 from agentgym.prompts.template_file import TEXTS, load_template_file
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.models.models import load_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.agent import model_facts
-from agentgym.training.policy.saved import SavedAgent, Training, read_agent, save_agent
+from tests.saved_agents import save_agent
 
 BUILT_IN = "instructions-last"
 OWN = """

@@ -26,6 +26,12 @@ def batch_of(*episodes, **columns):
     return StepBatch.of(**rows, actions=actions, **columns)
 
 
+def one_step_episodes(rewards, group, **columns):
+    """Build a batch of episodes of one step each, all from one state."""
+    n = len(rewards)
+    return StepBatch.of(group=group, trajectory=range(n), state=[0] * n, reward=rewards, **columns)
+
+
 @st.composite
 def batches(draw, *, states=5, repeats=True, invalid=True):
     """Draw groups of 1 to 4 episodes of 1 to 6 steps that wander over a few states, with self-loops."""

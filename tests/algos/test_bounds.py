@@ -1,4 +1,4 @@
-"""Bounds as tests: 3SPO's concentration, order and allotment, ratios by length, and step groups as RLOO.
+"""Bounds as tests: 3SPO's concentration, order and allotment.
 
 What is tested is derived from the formulas of `agentgym.algos.state_score` and standard inequalities, which
 each test states; a simulated share that has to stay below a bound is compared with the bound itself, so the
@@ -7,14 +7,8 @@ slack is what the inequality leaves. The statements of 3SPO's appendix are in `t
 
 import numpy as np
 import pytest
-import torch
 
-from agentgym.algos import gigpo, rloo, spo3
-from agentgym.algos.advantage import step_returns
-from agentgym.algos.batch import StepBatch
-from agentgym.algos.loss import TokenLayout, unit_log_ratio
-from agentgym.algos.matching import group_sizes, match_states
-from agentgym.algos.objective import Objective
+from agentgym.algos import spo3
 from agentgym.algos.state_score import Allotment
 
 ALPHA, DEPTH = 2.0, 5
@@ -104,44 +98,3 @@ def test_the_published_constants_teach_at_depth_one_only_once_a_state_succeeds()
     k = spo3.rollouts(spo3.score(won[given], total[given], depth[given]))
     assert (k[depth[given] == 1] == 8).all()
     assert (k[depth[given] > 1] == 1).all()
-
-
-@pytest.mark.parametrize("length", [4, 16, 64])
-def test_variance_of_a_steps_log_ratio_by_its_length(length):
-    """StepPO, A.3: with token log-ratios of variance v, the product's has variance L v, the mean's v / L."""
-    steps, deviation = 4_000, 0.1
-    noise = torch.randn(steps * length, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    layout = TokenLayout.packed(torch.full((steps,), length))
-    logs = {
-        ratio: unit_log_ratio(
-            deviation * noise, 0 * noise, layout, Objective(ratio=ratio, aggregation="step-mean")
-        )
-        for ratio in ("step_product", "step_geomean")
-    }
-    assert float(logs["step_product"].var()) == pytest.approx(length * deviation**2, rel=0.1)
-    assert float(logs["step_geomean"].var()) == pytest.approx(deviation**2 / length, rel=0.1)
-
-
-def test_step_groups_are_rloo_up_to_a_factor_without_std():
-    """With a state's N steps as episodes of one step, GiGPO's ``A^S = G - mean`` is RLOO's x (N - 1) / N."""
-    rng = np.random.default_rng(3)
-    lengths = rng.integers(2, 7, size=24)
-    trajectory = np.repeat(np.arange(24), lengths)
-    batch = StepBatch.of(
-        group=trajectory // 8,
-        trajectory=trajectory,
-        state=rng.integers(0, 4, size=len(trajectory)),
-        reward=rng.normal(size=len(trajectory)),
-    )
-    whole = gigpo.advantage(batch, gamma=0.9, std=False)
-    step = whole - gigpo.advantage(batch, gamma=0.9, std=False, weight=0.0)
-    anchor, returns = match_states(batch), step_returns(batch, gamma=0.9)
-    order = np.argsort(anchor, kind="stable")
-    alone = StepBatch.of(
-        group=anchor[order], trajectory=np.arange(len(order)), state=anchor[order], reward=returns[order]
-    )
-    size = group_sizes(anchor)
-    expected = np.zeros(len(order))
-    expected[order] = rloo.advantage(alone)
-    assert (size > 2).any()
-    np.testing.assert_allclose(step, np.where(size > 1, expected * (size - 1) / size, 0.0), atol=1e-12)

@@ -5,12 +5,7 @@ from hypothesis import given
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import dynamic_sampling, overlong_penalty, select, varied
 from agentgym.core.types import Completion, Group, Step, Trajectory
-from tests.algos.episodes import batches
-
-
-def one_step_episodes(rewards, group, **columns):
-    n = len(rewards)
-    return StepBatch.of(group=group, trajectory=range(n), state=[0] * n, reward=rewards, **columns)
+from tests.algos.episodes import batches, one_step_episodes
 
 
 def group_of(*returns):

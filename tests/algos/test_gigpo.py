@@ -69,9 +69,14 @@ def test_the_public_codes_settings():
     np.testing.assert_allclose(gigpo.advantage(batch, gamma=0.9, **gigpo.VERL_AGENT), expected, atol=1e-8)
 
 
-@given(batches(repeats=False), st.sampled_from(["trajectory", "cross_steps"]), st.booleans())
-def test_states_that_never_repeat_leave_grpo(batch, episode_stat, std):
-    options = {"std": std, "compat": Compat(episode_stat=episode_stat, singleton="raw")}
+@given(
+    batches(repeats=False),
+    st.sampled_from(["trajectory", "cross_steps"]),
+    st.sampled_from(["raw", "zero"]),
+    st.booleans(),
+)
+def test_states_that_never_repeat_leave_grpo(batch, episode_stat, singleton, std):
+    options = {"std": std, "compat": Compat(episode_stat=episode_stat, singleton=singleton)}
     assert np.array_equal(gigpo.advantage(batch, **options), grpo.advantage(batch, **options))
 
 

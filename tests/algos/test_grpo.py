@@ -5,16 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.algos import gigpo, grpo, gspo, rloo
-from agentgym.algos.batch import StepBatch
+from agentgym.algos import grpo, gspo, rloo
 from agentgym.algos.compat import VERL_AGENT, Compat
 from agentgym.algos.table import ALGORITHMS
-from tests.algos.episodes import batches
-
-
-def one_step_episodes(rewards, group):
-    n = len(rewards)
-    return StepBatch.of(group=group, trajectory=range(n), state=[0] * n, reward=rewards)
+from tests.algos.episodes import batches, one_step_episodes
 
 
 @pytest.mark.parametrize(
@@ -52,11 +46,6 @@ def test_the_scale_of_outcomes_only_matters_beside_eps(batch, scale):
     scaled = batch.with_columns(outcome=batch.outcome * scale)
     result = grpo.advantage(scaled, compat=Compat(penalty=0.0), eps=0.0)
     np.testing.assert_allclose(result, grpo.advantage(batch, compat=Compat(penalty=0.0), eps=0.0), atol=1e-9)
-
-
-@given(batches(repeats=False))
-def test_gigpo_is_grpo_where_no_state_repeats(batch):
-    np.testing.assert_array_equal(gigpo.advantage(batch), grpo.advantage(batch))
 
 
 @given(batches())

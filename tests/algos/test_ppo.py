@@ -84,7 +84,7 @@ def test_one_token_in_all_gives_zero_and_not_nan():
         ({}, {"rewards": np.zeros(1)}, r"rewards has shape \(1,\)"),
         ({"truncated": np.array([True])}, {}, "next_values is missing"),
         ({}, {"truncation": "mean"}, "unknown truncation"),
-        ({}, {"sequence": "step"}, "unknown sequence"),
+        ({}, {"sequence": "word"}, "unknown sequence"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(columns, options, message):

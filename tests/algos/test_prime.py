@@ -136,4 +136,4 @@ def test_what_is_wrong_is_named():
     with pytest.raises(ValueError, match=r"q has shape \(3,\), the responses have 2 tokens"):
         prime.advantage(answers([1, 0], [1, 1]), np.zeros(3))
     with pytest.raises(ValueError, match="unknown sequence"):
-        prime.advantage(answers([1, 0], [1, 1]), np.zeros(2), sequence="step")
+        prime.advantage(answers([1, 0], [1, 1]), np.zeros(2), sequence="word")

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agentgym.algos import reinforce_pp
 from agentgym.algos.batch import StepBatch
@@ -93,3 +94,14 @@ def test_everything_is_finite_and_masked_tokens_get_nothing(batch):
 def test_missing_tokens_are_named(function):
     with pytest.raises(ValueError, match="tokens is missing"):
         function(responses([1]).with_columns(tokens=None))
+
+
+@given(batches(), st.floats(0.0, 1.0))
+def test_a_row_of_steppos_code_has_its_own_step_s_reward_alone(batch, gamma):
+    result = reinforce_pp.advantage(batch, gamma=gamma, whiten=False, sequence="step", penalty=0.0)
+    expected = [
+        reward * gamma ** (count - 1 - place)
+        for reward, count in zip(batch.reward, batch.tokens, strict=True)
+        for place in range(count)
+    ]
+    np.testing.assert_allclose(result, expected, atol=1e-12)

@@ -5,12 +5,7 @@ from hypothesis import given
 from agentgym.algos import rloo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.compat import VERL_AGENT, Compat
-from tests.algos.episodes import batches
-
-
-def one_step_episodes(rewards, group):
-    n = len(rewards)
-    return StepBatch.of(group=group, trajectory=range(n), state=[0] * n, reward=rewards)
+from tests.algos.episodes import batches, one_step_episodes
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import importlib.util
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +12,7 @@ from agentgym.algos.objective import Objective
 from agentgym.algos.table import ALGORITHMS, ENTRY_POINTS, REFERENCES, find_algorithm
 from agentgym.errors import UsageError
 from tests.algos.episodes import batches
+from tools import algorithm_table
 
 ROOT = Path(__file__).resolve().parents[2]
 NEED_TORCH = {"loss", "process"}
@@ -174,11 +174,8 @@ def test_only_losses_import_torch():
 
 @pytest.mark.parametrize("page", ["docs/algorithms/index.md"])
 def test_the_table_on_the_pages_is_up_to_date(page):
-    """`python docs/algorithm_table.py` writes it."""
-    spec = importlib.util.spec_from_file_location("algorithm_table", ROOT / "docs" / "algorithm_table.py")
-    writer = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(writer)
-    assert writer.updated(ROOT / page) == (ROOT / page).read_text(encoding="utf-8")
+    """`python -m tools.algorithm_table` writes it."""
+    assert algorithm_table.updated(ROOT / page) == (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_records_are_frozen():

@@ -20,9 +20,9 @@ from trl.chat_template_utils import qwen2_5_chat_template
 from agentgym.agents import make_agent
 from agentgym.bridges.trl import EnvironmentFactory, mixed_rows
 from agentgym.core.tools import ToolCall, action_of, call_of
+from agentgym.inference.models.tiny import END, tiny_model, word_tokenizer
 from agentgym.registration import open_env, open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
-from agentgym.training.models.tiny import END, tiny_model, word_tokenizer
 from benchmarks.bridges.recorded import FirstCall
 
 SUITES = {

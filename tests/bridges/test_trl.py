@@ -206,7 +206,7 @@ def test_bad_settings_are_refused_in_one_line(call, message):
 @pytest.mark.parametrize("name", ["reset", "get_reward", "info", "_hidden"])
 def test_a_tool_that_trl_would_not_call_is_refused(name):
     factory = EnvironmentFactory(SOKOBAN)
-    factory._world.tools = (Tool(name, "Does something.", template="up"),)
+    factory._env.tools = (Tool(name, "Does something.", template="up"),)
     with pytest.raises(UsageError, match=f"TRL calls no tool named '{name}': rename it"):
         factory()
 
@@ -236,8 +236,8 @@ def test_two_steps_of_grpo_in_each_of_three_suites_and_in_all_at_once(tmp_path):
 def test_the_example_trains(tmp_path):
     from trl.chat_template_utils import qwen2_5_chat_template
 
-    from agentgym.training.models.models import save_model
-    from agentgym.training.models.tiny import tiny_model, word_tokenizer
+    from agentgym.inference.models.language_model import save_model
+    from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 
     player = EnvironmentFactory(SOKOBAN, num_boxes=1)()
     tokenizer = word_tokenizer([player.reset(seed=0), qwen2_5_chat_template])

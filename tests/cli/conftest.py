@@ -4,8 +4,10 @@ import gymnasium
 import pytest
 
 from agentgym.cli import main
+from tests.suite_texts import env_table, suite_text
 
 ENV = "toys/Corridor-v0"
+SUITE = suite_text("toys", env_table(ENV, 7, split="train"), seed=3, attempts=2)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,6 +40,13 @@ def cli(capsys, monkeypatch, tmp_path):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def suite(tmp_path):
+    path = tmp_path / "toys.toml"
+    path.write_text(SUITE)
+    return path
 
 
 @pytest.fixture

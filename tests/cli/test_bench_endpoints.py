@@ -12,20 +12,13 @@ from agentgym.endpoint.reach import check_reachable
 from agentgym.endpoint.sending import ChatSender
 from agentgym.endpoint.spec import EndpointSpec
 from agentgym.evaluation.log.runfiles import read_run
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from tests.cli.conftest import SUITE
 from tests.cli.test_docs import commands
-from tests.cli.test_runs import SUITE
 from tests.evaluation.chat_server import serving
 
 URL = "http://127.0.0.1:9/v1"
-
-
-@pytest.fixture
-def suite(tmp_path):
-    path = tmp_path / "toys.toml"
-    path.write_text(SUITE)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +245,10 @@ def test_a_model_directory_without_an_agent_file(cli, suite, tmp_path):
         (("--model", URL), "is a URL: give it to --endpoint"),
         (("--wording", "terse"), "--wording is of a model: name one with --model"),
         (("--option", "x=1"), "--option is of a model: name one with --model"),
+        (("--engine", "hf"), "--engine is of a model: name one with --model"),
+        (("--endpoint", URL, "--model", "m", "--engine", "hf"), "--engine samples from a model directory"),
+        (("--model", "m", "--model", "n", "--engine", "vllm"), "vLLM fills a GPU with one model: name one"),
+        (("--model", "m", "--option", "engine=vllm"), "has its own flag: use --engine"),
         (("--endpoint", URL, "--model", "m", "--option", "model=x"), "has its own flag: use --model"),
         (("--endpoint", URL, "--model", "m", "--option", "temprature=1"), "did you mean 'temperature'?"),
         (("--endpoint", "localhost", "--model", "m"), "url is no address of a server"),

@@ -5,51 +5,51 @@ from dataclasses import replace
 
 import pytest
 
+from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.errors import UsageError
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.history.diagnostics.credit import graph_progress
 from agentgym.history.diagnostics.states import BUCKETS, group_sizes
 from agentgym.history.diagnostics.table import DIAGNOSTICS, diagnose
-from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
+from agentgym.history.rollouts import write_rollouts
 from agentgym.registration import open_env
+from agentgym.rollout.stored_episode import KeptEpisode, StepCredit
 from tests.iterations import make_run, write_run
+from tests.suite_texts import env_table, suite_text
 
 
 def episode(states, final, *, won, group=0, iteration=1, values=None, actions=None, **changes):
+    after = [*states[1:], final]
     steps = tuple(
-        KeptStep(
+        Step(
+            observation="",
             state_hash=state,
-            admissible=0,
-            action="go" if actions is None else actions[place],
-            response="go",
-            response_ids=(1,),
-            valid=True,
+            admissible_actions=("go",),
+            completion=Completion("go" if actions is None else actions[place], text="go", response_ids=(1,)),
             reward=0.0,
-            return_to_go=float(won),
-            advantage=0.0,
-            token_advantages=(),
-            value=None if values is None else values[place],
-            process_reward=None,
-            version=0,
+            next_state_hash=after[place],
+            valid=True,
+            terminated=place == len(states) - 1,
+            truncated=False,
         )
         for place, state in enumerate(states)
     )
-    plain = KeptEpisode(
-        iteration=iteration,
-        version=0,
-        group=group,
+    plain = Trajectory(
+        env_id="agentgym/EZPoints-v0",
         task_id="t",
         task_type="",
         seed=0,
         rollout=0,
+        initial_hash=states[0],
+        steps=steps,
+        final_observation="",
         won=won,
         score=float(won),
+        progress=float(won),
         end_reason="success" if won else "failure",
-        final_hash=final,
-        admissible_actions=(("go",),),
-        steps=steps,
     )
-    return replace(plain, **changes)
+    credit = tuple(StepCredit(0.0, value=None if values is None else values[n]) for n in range(len(states)))
+    return KeptEpisode(str(group), 1, (), True, replace(plain, **changes), iteration, 0, credit)
 
 
 def test_sizes_of_step_groups_are_counted_within_a_group():
@@ -143,26 +143,7 @@ def test_golden_length_is_that_of_the_oracle(run):
     assert (beyond_won.series[0].low, beyond_won.series[0].high) == ((None,), (None,))  # one says no interval
 
 
-SUITE = """
-name = "lengths"
-version = "1"
-seed = 0
-attempts = 1
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "train"
-tasks = 6
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text("lengths", env_table("agentgym/EZPoints-v0", 6, split="train"), seed=0, attempts=1)
 
 
 def test_golden_lengths_of_evaluations_stand_beside_those_of_training(cli, run, tmp_path):

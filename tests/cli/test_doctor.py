@@ -63,7 +63,15 @@ def test_the_calls_that_a_chat_template_writes_are_read_back_or_refused(cli, ref
         0,
         len(out.splitlines()),
     )
-    assert "is neither a model directory nor a chat template" in refused("doctor", tmp_path / "none")
+    path.write_text(told + "{% endfor %}{{ 'a' * 10**10 if tools }}")
+    assert "the chat template is not rendered: it takes more than 512 MiB of memory" in refused(
+        "doctor", path
+    )
+    assert "does not exist: give the path of a saved model, or OWNER/NAME" in refused(
+        "doctor", tmp_path / "none"
+    )
+    (tmp_path / "some.txt").touch()
+    assert "is neither a model directory nor a chat template" in refused("doctor", tmp_path / "some.txt")
 
 
 def test_types_are_compared_where_updates_are_weighted_as_on_a_gpu():

@@ -37,4 +37,4 @@ def test_official_data_sets_are_listed_present_or_missing(cli, tmp_path):
     (medium,) = {line.strip() for line in out.splitlines() if "boxoban/medium" in line}
     (hard,) = {line.strip() for line in out.splitlines() if "boxoban/hard" in line}
     assert medium.split(maxsplit=1)[1] == "train, valid"
-    assert "missing: agentgym data import boxoban PATH" in hard
+    assert "missing: agentgym data download boxoban" in hard

@@ -5,7 +5,7 @@ import sys
 import pytest
 from PIL import Image
 
-from agentgym.cli.film import END_MILLISECONDS, FRAME_MILLISECONDS
+from agentgym.cli.play import END_MILLISECONDS, FRAME_MILLISECONDS
 from agentgym.io.optional import install_command
 from tests.cli.conftest import ENV
 

@@ -30,29 +30,17 @@ from benchmarks.bridges.logs import (
     replayed,
 )
 from benchmarks.fuzz.logs import hostile
+from tests.suite_texts import env_table, suite_text
 
 SOKOBAN = {"split": "test", "dim_room": [6, 6], "num_boxes": 1, "max_steps": 12}
-SUITE = """\
-name = "toys"
-version = "1"
-seed = 3
-attempts = 2
-
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "S"
-split = "test"
-tasks = 3
-kwargs = { dim_room = [6, 6], num_boxes = 1, max_steps = 12 }
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text(
+    "toys",
+    env_table(
+        "agentgym/Sokoban-v0", 3, label="S", kwargs={"dim_room": [6, 6], "num_boxes": 1, "max_steps": 12}
+    ),
+    seed=3,
+    attempts=2,
+)
 
 WORDS = {
     "sokoban": "--env agentgym/Sokoban-v0 --split test --option dim_room=[6,6] --option num_boxes=1 "

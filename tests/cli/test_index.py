@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from agentgym.cli import main
+from agentgym.io.paths import shipped_folder
 from agentgym.retrieval.corpus.passages import PASSAGES as FILE
 from tests.serving.retrieving import PASSAGES, serving
 
@@ -44,6 +45,7 @@ def folders(tmp_path, monkeypatch):
     (tmp_path / "ships.jsonl").write_text("\n".join(map(json.dumps, DOCUMENTS)), encoding="utf-8")
     monkeypatch.setenv("AGENTGYM_DATA", str(tmp_path))
     monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("agentgym.cli.corpus.shipped_folder", tmp_path.joinpath)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -101,6 +103,35 @@ def test_a_file_is_a_corpus(capsys, folders):
     (folders / "ships.jsonl").write_text(json.dumps(DOCUMENTS[0]), encoding="utf-8")
     assert said(capsys, "query", "ships.jsonl", "raised") == "nothing is found\n"
     assert said(capsys, "list").count("ships") >= 2
+
+
+def test_what_takes_long_is_built_only_by_the_command_for_it(capsys, folders, monkeypatch):
+    for module in ("agentgym.cli.corpus", "agentgym.retrieval.opening"):
+        monkeypatch.setattr(f"{module}.ON_DEMAND", 2)
+    refused = said(capsys, "query", "boats", "raised", code=2)
+    assert "has 4 passages and is not built: run `agentgym index build boats`" in refused
+    said(capsys, "build", "boats")
+    assert "Vasa" in said(capsys, "query", "boats", "raised")
+    refused = said(capsys, "query", "ships", "raised", "--option", "k1=1.2", code=2)
+    folder = folders / "cache" / "indexes" / "ships"
+    command = f"agentgym index build {folder} --engine bm25 --option k1=1.2"
+    assert f"{folder} has no index bm25-k1=1.2, but bm25: `{command}` builds it over 3 passages" in refused
+    said(capsys, *command.split()[2:])
+    assert "Vasa" in said(capsys, "query", "ships", "raised", "--option", "k1=1.2")
+
+
+def test_the_list_has_the_corpora_of_the_package_and_of_the_cache(capsys, folders, monkeypatch):
+    monkeypatch.setattr("agentgym.cli.corpus.shipped_folder", shipped_folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    said(capsys, "build", "ships.jsonl")
+    lines = said(capsys, "list").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split() for line in lines if "wiki-18" in line] == [
+        ["wiki-18", "(21,015,324)", "not", "built"]
+    ]
+    (own,) = (line.split() for line in lines if line.startswith("ships-"))
+    assert (own[1], own[-1]) == ("3", "bm25")
+    assert "Vasa" in said(capsys, "query", own[0], "raised")
 
 
 def test_an_older_index_is_built_again_by_the_command_that_refusing_it_names(capsys, folders):

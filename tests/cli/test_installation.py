@@ -1,10 +1,14 @@
 """Bare ``agentgym doctor``: whether the installation is sound."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 from agentgym.cli import installation
+from agentgym.io import optional
 
 
 def test_a_sound_installation(cli, tmp_path):
@@ -34,6 +38,29 @@ def test_what_is_missing_is_a_line_with_its_remedy(cli, monkeypatch):
     monkeypatch.setattr(installation, "_is_installed", lambda name: False)
     code, out, _ = cli("doctor")
     assert (code, "FAIL core: agentgym-suite is not installed" in out, "extra" in out) == (1, True, False)
+
+
+def test_the_pythons_that_are_tested_are_those_of_the_classifiers(monkeypatch):
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    claimed = re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', text)
+    monkeypatch.setattr(installation.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(installation.platform, "machine", lambda: "x86_64")
+    for minor in range(10, 16):
+        monkeypatch.setattr(installation.platform, "python_version", lambda minor=minor: f"3.{minor}.1")
+        assert ("not tested" in installation._python()) == (str(minor) not in claimed)
+
+
+def test_an_extra_that_this_python_is_too_new_for_is_a_line(cli, monkeypatch):
+    installed = installation._is_installed
+    gone = ("alfworld", "textworld", "bm25s")
+    monkeypatch.setattr(installation, "_is_installed", lambda name: name not in gone and installed(name))
+    monkeypatch.setattr(optional, "sys", SimpleNamespace(version_info=(3, 13, 0)))
+    _, out, _ = cli("doctor")
+    assert "     extra alfworld: use an older Python, which the extra alfworld needs\n" in out
+    assert "'bm25s<" in out
+    assert "textworld" not in out
+    monkeypatch.setattr(optional, "sys", SimpleNamespace(version_info=(3, 12, 0)))
+    assert "     extra alfworld: absent (alfworld, textworld): pip install 'alfworld==" in cli("doctor")[1]
 
 
 def test_two_packages_of_faiss_are_refused(cli, monkeypatch):

@@ -13,6 +13,7 @@ from agentgym.cli import main
 from agentgym.cli.commands import make_parser
 from agentgym.cli.parser import Commands
 from agentgym.errors import UsageError
+from tests.suite_texts import env_table, suite_text, write_suite
 
 
 def commands_of(parser, *words):
@@ -140,25 +141,7 @@ def test_a_reader_that_goes_away_is_no_error():
     assert err == ""
 
 
-TOY = """\
-name = "toy"
-version = "1"
-seed = 3
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZ"
-split = "test"
-tasks = 2
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "random"
-kind = "random"
-"""
+TOY = suite_text("toy", env_table("agentgym/EZPoints-v0", 2, label="EZ"), seed=3)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
@@ -167,9 +150,7 @@ def test_the_work_is_done_where_streams_are_closed(closed, tmp_path):
         command = ["sh", "-c", f'exec "$0" -m agentgym "$@" {closed}', sys.executable, *map(str, words)]
         return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
-    suite, results = tmp_path / "suites" / "toy.toml", tmp_path / "results"
-    suite.parent.mkdir()
-    suite.write_text(TOY)
+    suite, results = write_suite(tmp_path, TOY), tmp_path / "results"
     for words in (("bench", suite, "--out", results), ("leaderboard", "build", results), ("envs",)):
         done = run(*words)
         assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stderr

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from agentgym.cli import session
+from agentgym.cli import terminal_session
 from tests.cli.conftest import ENV
 from tests.corridor import CorridorEnv
 
@@ -155,14 +155,14 @@ def test_what_a_person_played_can_be_played_again(cli, tmp_path):
 
 def test_interrupted_play_is_recorded(cli, monkeypatch, tmp_path):
     record = tmp_path / "mine.jsonl"
-    choose = session.choose
+    choose = terminal_session.choose
 
     def interrupted(line, actions, **judges):
         if line == "left":
             raise KeyboardInterrupt
         return choose(line, actions, **judges)
 
-    monkeypatch.setattr(session, "choose", interrupted)
+    monkeypatch.setattr(terminal_session, "choose", interrupted)
     code, _, err = cli("play", ENV, "--task", "corridor5", "--record", record, stdin="right\nleft\n")
     assert (code, err) == (130, "agentgym: interrupted\n")
     assert json.loads(record.read_text())["actions"] == ["right"]

@@ -7,39 +7,12 @@ import pytest
 
 from agentgym.core.hashing import canonical_json
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.saved import SavedAgent, Training
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import suite_spec
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.saved import SavedAgent, Training, save_agent
-from tests.cli.conftest import ENV
-
-SUITE = f"""\
-name = "toys"
-version = "1"
-seed = 3
-attempts = 2
-
-[[env]]
-id = "{ENV}"
-label = "Corridor"
-split = "train"
-tasks = 7
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
-
-
-@pytest.fixture
-def suite(tmp_path):
-    path = tmp_path / "toys.toml"
-    path.write_text(SUITE)
-    return path
+from tests.cli.conftest import ENV, SUITE
+from tests.saved_agents import save_agent
 
 
 @pytest.fixture
@@ -110,7 +83,7 @@ def test_an_interrupted_bench_says_how_it_goes_on(cli, suite, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentgym.evaluation.play.bench.run_bench", interrupted)
+    monkeypatch.setattr("agentgym.evaluation.play.bench.run_request", interrupted)
     said = "agentgym: interrupted: what has ended is kept, and the same command plays the rest\n"
     assert cli("bench", suite) == (130, "", said)
 
@@ -247,7 +220,7 @@ def test_bad_input(refused, suite, run_folder, tmp_path):
     assert "no episode 'zzz'" in refused("view", run_folder, "--episode", "zzz")
     assert "14 episodes match 'Corridor'" in refused("view", run_folder, "--episode", "Corridor")
     one = read_episodes(run_folder)[0]
-    assert "asked for 99" in refused("view", run_folder, "--episode", one.id, "--step", 99)
+    assert "choose one, not 99" in refused("view", run_folder, "--episode", one.id, "--step", 99)
     assert "a duration is a number" in refused("view", run_folder, "--episode", one.id, "--delay", -1)
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import COLUMNS, ROWS, Terminal, plain
+from tests.suite_texts import env_table, suite_text
 from tests.waiting import wait_until
 
 SOKOBAN = ("play", "agentgym/Sokoban-v0", "--split", "test", "--seed", 7)
@@ -204,11 +205,8 @@ def playing(program, out):
 
 def test_ctrl_c_at_any_moment_of_a_benchmark_is_one_line(tmp_path):
     suite = tmp_path / "long.toml"
-    suite.write_text(
-        'name = "long"\nversion = "1"\nseed = 0\nattempts = 1\n'
-        '[[env]]\nid = "agentgym/Sokoban-v0"\nlabel = "Sokoban"\nsplit = "train"\ntasks = 10000\n'
-        '[[agent]]\nname = "random"\nkind = "random"\n[[agent]]\nname = "oracle"\nkind = "oracle"\n'
-    )
+    boxes = env_table("agentgym/Sokoban-v0", 10_000, split="train")
+    suite.write_text(suite_text("long", boxes, seed=0, attempts=1))
     for number, begun in enumerate((importing, playing)):
         program = subprocess.Popen(
             [sys.executable, "-m", "agentgym", "bench", suite, "--out", tmp_path / str(number)],

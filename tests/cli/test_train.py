@@ -10,8 +10,8 @@ import pytest
 from agentgym.cli.commands import make_parser
 from agentgym.cli.train import TRAINABLE, _config
 from agentgym.errors import UsageError
+from agentgym.training.collect.curriculum import CurriculumConfig
 from agentgym.training.config import TrainConfig, config_to_json
-from agentgym.training.curriculum import CurriculumConfig
 from tests.examples.test_commands import PAGES, commands
 
 EZPOINTS = ("--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m")
@@ -164,8 +164,8 @@ def test_a_model_without_a_chat_template_is_refused(train, tmp_path, language_mo
 
 @pytest.fixture
 def language_model_directory(tmp_path):
-    from agentgym.training.models.models import save_model
-    from agentgym.training.models.tiny import tiny_model, word_tokenizer
+    from agentgym.inference.models.language_model import save_model
+    from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 
     save_model(tmp_path / "model", tiny_model("0.1m", word_tokenizer(["one two"])))
     return tmp_path / "model"

@@ -5,32 +5,14 @@ import torch
 
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.log.transcripts import TRANSCRIPTS_FILE, read_transcripts
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.saved import SavedAgent, Training
 from agentgym.prompts.settings import Prompting
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.saved import SavedAgent, Training, save_agent
 from tests.cli.conftest import ENV
+from tests.saved_agents import save_agent
+from tests.suite_texts import env_table, suite_text
 
-SUITE = f"""\
-name = "talk"
-version = "1"
-seed = 3
-attempts = 1
-
-[[env]]
-id = "{ENV}"
-label = "Corridor"
-split = "train"
-tasks = 4
-kwargs = {{ max_steps = 5 }}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text("talk", env_table(ENV, 4, split="train", kwargs={"max_steps": 5}), seed=3, attempts=1)
 
 
 @pytest.fixture

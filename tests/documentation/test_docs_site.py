@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from docs import build_site
-from docs.equations import BLOCK, mathml
-from docs.navigation import titles
 from tests.site.conftest import Visitor
+from tools import build_site
+from tools.equations import BLOCK, mathml
+from tools.navigation import titles
 
 pytestmark = pytest.mark.docs
 
@@ -99,7 +99,7 @@ def test_no_page_loads_from_another_host(built):
 
 def test_attributes_keep_their_words(built):
     shown = (built / "api.html").read_text(encoding="utf-8")
-    assert "What outcomes are compared with: without a difference there" in shown
+    assert "Comparison of outcomes: where they do not differ" in shown
     assert ">Type<" not in shown
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from agentgym.core.tools import tool_schemas
 from agentgym.prompts.chat_template import ChatSetup
-from benchmarks.templates import Template, episodes
-from docs import model_tables
+from tools import model_tables
+from tools.template_trials import Template, episodes
 
 pytest.importorskip("trl")
 
@@ -26,13 +26,13 @@ def named(request):
 
 def test_the_page_says_what_a_template_does(named, played):
     name, template = named
-    assert template.row(played) == ROWS[name,], "run make models-page"
+    assert template.row(played) == ROWS[name,], "run python -m tools.model_tables"
 
 
 def test_calls_of_every_suite_are_read_back_or_tools_are_refused(named, played):
     name, template = named
     for tools in played:
-        taken = ChatSetup(tools=tuple(tool_schemas(tools))).taken_by(template.source, template.special)
+        taken = ChatSetup(tools=tuple(tool_schemas(tools))).taken_by(template.template)
         trip = template.chat.tool_trip(tools)
         if taken.tools:
             assert bool(trip.convention) != bool(trip.problem), trip

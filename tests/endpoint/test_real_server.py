@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,17 +21,17 @@ from agentgym.endpoint import (
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.suites.suite import load_suite
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
+from agentgym.inference.models.families import FAMILIES, make_family_model
+from agentgym.inference.models.language_model import load_model, save_model
 from agentgym.prompts.chat_template import ChatSetup
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.models.families import FAMILIES, save_family_model
-from agentgym.training.models.models import load_model
-from benchmarks.served import server as served
-from benchmarks.served.bench import SUITE
-from benchmarks.served.server import ModelServer
+from tests.endpoint import model_server
+from tests.endpoint.model_server import ModelServer
 
 TEXTS = ("Go up, down, left or right.", "You push boxes onto targets.")
 MODEL = "tiny-qwen3"
+SUITE = Path(__file__).parents[2] / "benchmarks" / "suites" / "smollm2.toml"
 PRICED = """
 [[price]]
 model = "tiny-qwen3"
@@ -50,7 +51,7 @@ def real(test):
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name in FAMILIES:
-        save_family_model(folder / f"tiny-{name}", name, TEXTS)
+        save_model(folder / f"tiny-{name}", make_family_model(name, TEXTS))
     return folder
 
 
@@ -190,7 +191,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path):
 
 
 def test_a_server_ends_with_its_parent(tmp_path):
-    command = [sys.executable, "-P", served.__file__, "serve", "absent", "--port", "0"]
+    command = [sys.executable, "-P", model_server.__file__, "serve", "absent", "--port", "0"]
     orphan = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     orphan.stdin.close()
     assert orphan.wait(300) == 1

@@ -5,11 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from agentgym import Request, UsageError
+from agentgym import UsageError
 from agentgym.checking import check_agent_env
 from agentgym.envs.ezpoints.cards import SPLITS, every_deal, pair_of
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.envs.ezpoints.formula import positions
+from tests.policy_requests import request_of
 
 
 def play(actions, task="KS 2H", **options):
@@ -134,18 +135,8 @@ def test_the_oracle_wins_every_task(split):
         observation, info = env.reset(options={"task": task.id})
         done = False
         while not done:
-            request = Request(
-                episode=number,
-                task_id=task.id,
-                task_type=task.type,
-                turn=info["turn"],
-                observation=observation,
-                admissible_actions=info["admissible_actions"],
-                state_hash=info["state_hash"],
-                seed=0,
-                snapshot=env.snapshot,
-            )
-            observation, _, done, _, info = env.step(oracle.act([request])[0].action)
+            asked = request_of(env, info, episode=number, observation=observation)
+            observation, _, done, _, info = env.step(oracle.act([asked])[0].action)
         assert info["won"]
         assert info["turn"] == 4
 
@@ -155,10 +146,7 @@ def test_the_oracle_gives_a_lost_position_up():
     _, info = env.reset(options={"task": "KS 2H"})
     for action in ("*", "*"):
         _, _, _, _, info = env.step(action)
-    request = Request(0, env.task.id, "", 2, "", (), info["state_hash"], 0, snapshot=env.snapshot)
-    assert env.oracle().act([request])[0].action == "="
-    with pytest.raises(UsageError, match=r"Request\.snapshot"):
-        env.oracle().act([Request(0, env.task.id, "", 2, "", (), "", 0)])
+    assert env.oracle().act([request_of(env, info, admissible_actions=())])[0].action == "="
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 import pytest
 
-from agentgym.core.types import Request
 from agentgym.envs.ezpoints.cards import SPLITS
 from agentgym.envs.ezpoints.rules import CalculatorPolicy
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from tests.policy_requests import request
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -25,14 +25,5 @@ def test_a_formula_is_gone_on_with_and_a_lost_one_is_ended(formula, token):
     text = (
         f"Make 12 from both cards; J, Q and K count 10.\nCards: Q of clubs, 2 of spades\nFormula: {formula}\n"
     )
-    request = Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=0,
-        observation=text,
-        admissible_actions=("2", "10", "+", "*", "="),
-        state_hash="0",
-        seed=7,
-    )
-    assert CalculatorPolicy().act([request])[0].action == token
+    asked = request(observation=text, admissible_actions=("2", "10", "+", "*", "="))
+    assert CalculatorPolicy().act([asked])[0].action == token

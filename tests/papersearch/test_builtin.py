@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from agentgym.agents.random import RandomPolicy
-from agentgym.core.types import Request
 from agentgym.envs.papersearch.builtin.graph import SIZE, SUBJECTS, builtin_graph, paper_id
 from agentgym.envs.papersearch.builtin.queries import MAX_PAPERS, MIN_PAPERS, SPLITS, builtin_topics
 from agentgym.envs.papersearch.builtin.words import METHODS
@@ -19,6 +18,7 @@ from agentgym.envs.papersearch.oracle import PaperOracle
 from agentgym.envs.papersearch.rules import make_collector
 from agentgym.errors import UnsupportedEnvError, UsageError
 from agentgym.retrieval.analysis import Analyser
+from tests.policy_requests import request_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,12 +94,9 @@ def ask(policy, env, task):
     observation, info = env.reset(options={"task": task})
     ended = False
     while not ended:
-        request = Request(
-            episode=0, task_id=info["task_id"], task_type="", turn=info["turn"], observation=observation,
-            admissible_actions=info["admissible_actions"], state_hash=info["state_hash"], seed=len(task),
-            snapshot=env.snapshot, extra={"goal": info["goal"]},
-        )  # fmt: skip
-        observation, _, terminated, truncated, info = env.step(policy.act([request])[0].action)
+        extra = {"goal": info["goal"]}
+        asked = request_of(env, info, observation=observation, seed=len(task), extra=extra)
+        observation, _, terminated, truncated, info = env.step(policy.act([asked])[0].action)
         ended = terminated or truncated
     return info
 
@@ -139,18 +136,3 @@ def test_the_collector_plays_paper_search_alone():
         make_collector(open_vector("agentgym/EZPoints-v0", 1))
     with pytest.raises(UnsupportedEnvError, match="candidates"):
         make_collector(PaperSearchVectorEnv(1, actions="candidates"))
-
-
-def test_the_oracle_needs_a_snapshot(env):
-    request = Request(
-        episode=0,
-        task_id="",
-        task_type="",
-        turn=0,
-        observation="",
-        admissible_actions=(),
-        state_hash="",
-        seed=0,
-    )
-    with pytest.raises(UsageError, match=r"Request\.snapshot"):
-        env.oracle().act([request])

@@ -361,8 +361,8 @@ class CountedAnswers(LiveAnswers):
     def __init__(self):
         self.calls = []
 
-    def keep(self, answerer, asked, answers):
-        self.calls.append((answerer.kind.name.partition(" ")[0], len(asked)))
+    def keep(self, backend, asked, answers):
+        self.calls.append((backend.kind.name.partition(" ")[0], len(asked)))
         return json.loads(json.dumps(answers))
 
 
@@ -430,7 +430,7 @@ def test_candidates_keep_the_contract():
         ({"encoder": 5}, "encoder must be a string"),
         ({"device": 1}, "device must be a string, got 1"),
         ({"selector": "encoder", "encoder": "minilms"}, "did you mean 'minilm'"),
-        ({"selector": "model:/nowhere"}, "no model in"),
+        ({"selector": "model:/nowhere"}, "/nowhere does not exist"),
         ({"selector": "agentgym.env:nothing"}, "has no 'nothing'"),
         ({"search": "bm52"}, "did you mean 'bm25'"),
         ({"search": 5}, "unknown search 5"),

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from agentgym.bridges.trl import EnvironmentFactory
 from agentgym.cli import main
 from agentgym.core.tools import tool_schemas
-from agentgym.core.types import Request
 from agentgym.endpoint.replies import MalformedAnswerError, read_answer_body
 from agentgym.endpoint.streams import read_stream
 from agentgym.errors import UsageError
@@ -31,20 +30,13 @@ from agentgym.registration import open_env, open_vector
 from tests.agents.chat_models import FakeChatModel, agent
 from tests.bridges.inspect_stand_in import ToolError, standing_in
 from tests.evaluation.chat_server import _Handler, serving
+from tests.policy_requests import request
 from tests.reading.bodies import ENVIRONMENTS, Case, tools_of
 from tests.reading.readers import message_of
 from tests.serving.gateway_stand_ins import SayingEngine, make_model, talking
+from tests.suite_texts import ORACLE, RANDOM, env_table, suite_text, write_suite
 
-SEEN = Request(
-    episode=0,
-    task_id="t",
-    task_type="",
-    turn=0,
-    observation="Seen.",
-    seed=7,
-    admissible_actions=(),
-    state_hash="0",
-)
+SEEN = request(observation="Seen.")
 
 
 class Read(NamedTuple):
@@ -240,39 +232,6 @@ def open_doors():
 
 # ---- the command line ------------------------------------------------------------------------------
 
-SUITE = """\
-name = "doors"
-version = "1"
-seed = 3
-attempts = 1
-
-[[env]]
-id = "{env_id}"
-label = "Doors"
-split = "train"
-tasks = {tasks}
-kwargs = {{ max_steps = 1 }}
-
-[[agent]]
-name = "asker"
-kind = "react"
-
-[agent.options]
-endpoint = "{url}"
-model = "m"
-answer = "tool-calls"
-native_tools = true
-request = {{ stream = {stream}, attempts = 1 }}
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
-
 
 class _Bytes(_Handler):
     def do_POST(self):  # noqa: N802 (http.server's name)
@@ -293,12 +252,17 @@ def bench(cases: Sequence[Case], stream: bool, folder: Path) -> list[Read]:
     """Play cases of one suite, an episode of one step each; return what each was read as."""
     with serving() as server:
         server.RequestHandlerClass, server.says, server.places = _Bytes, cases, {}
-        folder.mkdir(parents=True)
-        suite = folder / "doors.toml"
-        env_id = ENVIRONMENTS[cases[0].suite]
-        suite.write_text(
-            SUITE.format(env_id=env_id, tasks=len(cases), url=server.url, stream=str(stream).lower())
+        options = {"endpoint": server.url, "model": "m", "answer": "tool-calls", "native_tools": True}
+        options["request"] = {"stream": stream, "attempts": 1}
+        env_id, one = ENVIRONMENTS[cases[0].suite], {"max_steps": 1}
+        text = suite_text(
+            "doors",
+            env_table(env_id, len(cases), label="Doors", split="train", kwargs=one),
+            agents=({"name": "asker", "kind": "react", "options": options}, RANDOM, ORACLE),
+            seed=3,
+            attempts=1,
         )
+        suite = write_suite(folder, text)
         words = ["--agent", "asker", "--no-baselines", "--no-verify", "--no-probe", "--num-envs", "1"]
         code = main(["bench", str(suite), "--out", str(folder / "results"), *words])
     assert code == 0

@@ -14,6 +14,7 @@ from agentgym.registration import open_env
 from tests.evaluation.chat_server import serving
 from tests.evaluation.making import board_below
 from tests.reading.writers import WRITERS
+from tests.suite_texts import env_table, suite_text
 
 FAMILIES = {
     "hermes": "<think>\nHm.\n</think>\n\n",
@@ -29,35 +30,13 @@ FAMILIES = {
     "kimi": "◁think▷Hm.◁/think▷",
 }
 """What each family says before its calls."""
-SUITE = """\
-name = "families"
-version = "1"
-seed = 3
-attempts = 1
-floor = "random"
-oracle = "oracle"
-
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "Sokoban"
-split = "test"
-tasks = 4
-kwargs = { dim_room = [6, 6], num_boxes = 1 }
-
-[[env]]
-id = "agentgym/HotpotQA-v0"
-label = "HotpotQA"
-split = "test"
-tasks = 4
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-"""
+SUITE = suite_text(
+    "families",
+    env_table("agentgym/Sokoban-v0", 4, kwargs={"dim_room": [6, 6], "num_boxes": 1}),
+    env_table("agentgym/HotpotQA-v0", 4),
+    seed=3,
+    attempts=1,
+)
 
 
 def walkthroughs(run):

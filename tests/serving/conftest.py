@@ -11,7 +11,8 @@ import pytest
 from agentgym.core.suite_spec import PLACE
 from agentgym.envs.webshop.site.documents import PAGES
 from agentgym.envs.webshop.site.html import CHOICE, NODE, QUERY
-from agentgym.serving.server import SiteServer
+from agentgym.rollout.datapool import DataPool
+from agentgym.serving.http_server import SiteServer
 from agentgym.serving.site import EnvSite
 
 WAIT = 300.0
@@ -106,6 +107,36 @@ class Visit:
 
     def click(self, text):
         return self.post(**{CHOICE: self.page.choices()[text]})
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model for the gateway, whose modules only its tests import."""
+    from tests.serving.gateway_stand_ins import make_model
+
+    return make_model()
+
+
+@pytest.fixture
+def engine(model):
+    from tests.serving.gateway_stand_ins import SayingEngine
+
+    return SayingEngine(model)
+
+
+@pytest.fixture
+def pool(tmp_path):
+    with DataPool(tmp_path / "pool", group_size=2) as opened:
+        yield opened
+
+
+@pytest.fixture
+def gateway(model, engine, pool):
+    """A gateway to games of Sokoban, which keeps their episodes."""
+    from tests.serving.gateway_stand_ins import talking
+
+    with talking(model, engine, env="agentgym/Sokoban-v0", pool=pool) as running:
+        yield running
 
 
 @pytest.fixture

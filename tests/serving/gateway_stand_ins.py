@@ -9,15 +9,15 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
+from agentgym.inference.engines.types import Generation
+from agentgym.inference.models.families import make_family_model
 from agentgym.serving.app_server import AppServer
 from agentgym.serving.env.service import EnvService
 from agentgym.serving.env.sessions import EnvLimits
 from agentgym.serving.gateway.app import make_app
-from agentgym.serving.gateway.gateway import Gateway
 from agentgym.serving.gateway.journal import SessionJournal
+from agentgym.serving.gateway.service import Gateway
 from agentgym.serving.gateway.sessions import GatewayLimits
-from agentgym.training.engines.types import Generation
-from agentgym.training.models.families import make_family_model
 
 TEXTS = ("Which way? I think it is near, so go right.", "The weather is fine. look left go up", "arguments")
 WAIT = 60

@@ -1,4 +1,4 @@
-"""Hostile messages to the environment server: a part of what `make bridge-server` sends."""
+"""Hostile messages to the environment server: a part of what `benchmarks.bridges.server_fuzz` sends."""
 
 from benchmarks.bridges.server_fuzz import fuzz
 from benchmarks.bridges.server_parity import compare

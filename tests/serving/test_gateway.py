@@ -20,16 +20,6 @@ from tests.serving.gateway_stand_ins import (
 ASKED = [{"role": "user", "content": "Which way?"}]
 
 
-@pytest.fixture(scope="module")
-def model():
-    return make_model()
-
-
-@pytest.fixture
-def engine(model):
-    return SayingEngine(model)
-
-
 @pytest.fixture
 def gateway(model, engine):
     with talking(model, engine) as running:

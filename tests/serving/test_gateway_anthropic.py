@@ -5,7 +5,7 @@ import pytest
 
 from agentgym.serving.env.sessions import SessionError
 from agentgym.serving.gateway.anthropic_messages import error_table
-from tests.serving.gateway_stand_ins import SayingEngine, call_text, make_model, talking
+from tests.serving.gateway_stand_ins import call_text, talking
 
 TOOL = {
     "name": "look",
@@ -13,16 +13,6 @@ TOOL = {
     "input_schema": {"type": "object", "properties": {"place": {"type": "string"}}},
 }
 ASKED = [{"role": "user", "content": "Which way?"}]
-
-
-@pytest.fixture(scope="module")
-def model():
-    return make_model()
-
-
-@pytest.fixture
-def engine(model):
-    return SayingEngine(model)
 
 
 @pytest.fixture

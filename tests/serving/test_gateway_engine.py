@@ -13,12 +13,13 @@ import torch
 
 from agentgym.cli import main
 from agentgym.errors import UsageError
+from agentgym.inference.engines.recording import RecordingEngine
+from agentgym.inference.engines.standalone import open_engine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
+from agentgym.inference.models.language_model import save_model
 from agentgym.rollout.datapool import DataPool
-from agentgym.training.checkpoint import FOLDER, save_checkpoint
-from agentgym.training.engines.replay import RecordingEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.models.models import save_model
-from agentgym.training.standalone import CheckpointFollower, open_engine
+from agentgym.training.track.checkpoint import FOLDER, save_checkpoint
+from agentgym.training.track.follower import CheckpointFollower
 from tests.serving.gateway_stand_ins import Talking, make_model, stored, talking
 from tests.training.plain import close, forward_logprobs
 from tests.training.stub_vllm_server import serving

@@ -13,31 +13,9 @@ from agentgym.core.hashing import content_id
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
 from agentgym.rollout.datapool import DataPool
-from tests.serving.gateway_stand_ins import SayingEngine, Talking, make_model, stored, talking
+from tests.serving.gateway_stand_ins import SayingEngine, Talking, stored, talking
 
 SOKOBAN = "agentgym/Sokoban-v0"
-
-
-@pytest.fixture(scope="module")
-def model():
-    return make_model()
-
-
-@pytest.fixture
-def engine(model):
-    return SayingEngine(model)
-
-
-@pytest.fixture
-def pool(tmp_path):
-    with DataPool(tmp_path / "pool", group_size=2) as opened:
-        yield opened
-
-
-@pytest.fixture
-def gateway(model, engine, pool):
-    with talking(model, engine, env=SOKOBAN, pool=pool) as running:
-        yield running
 
 
 def assistant(text):

@@ -12,35 +12,12 @@ from types import SimpleNamespace
 import pytest
 
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
-from agentgym.rollout.datapool import DataPool
 from agentgym.serving.gateway import journal
-from tests.serving.gateway_stand_ins import TOOL, SayingEngine, call_text, make_model, stored, talking
+from tests.serving.gateway_stand_ins import TOOL, call_text, stored, talking
 
 SOKOBAN = "agentgym/Sokoban-v0"
 HALF = "\ud800"
 ASKED = {"role": "user", "content": "Which way?"}
-
-
-@pytest.fixture(scope="module")
-def model():
-    return make_model()
-
-
-@pytest.fixture
-def engine(model):
-    return SayingEngine(model)
-
-
-@pytest.fixture
-def pool(tmp_path):
-    with DataPool(tmp_path / "pool", group_size=2) as opened:
-        yield opened
-
-
-@pytest.fixture
-def gateway(model, engine, pool):
-    with talking(model, engine, env=SOKOBAN, pool=pool) as running:
-        yield running
 
 
 # ---- halves of surrogate pairs, as models write them -----------------------------------------------

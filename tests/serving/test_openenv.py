@@ -1,4 +1,4 @@
-"""OpenEnv's own client and checks against our server: `make test-bridge-openenv` installs it."""
+"""OpenEnv's own client and checks against our server: `make .venv-openenv/.installed` installs it."""
 
 import json
 import os

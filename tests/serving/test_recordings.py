@@ -8,7 +8,7 @@ from agentgym.errors import UsageError
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
 from agentgym.evaluation.suites.suite import load_suite
 from agentgym.evaluation.verify.verification import verify_run
-from agentgym.serving.server import SiteServer
+from agentgym.serving.http_server import SiteServer
 from tests.serving.conftest import Visit
 
 

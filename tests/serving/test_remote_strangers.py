@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import agentgym
-from agentgym.core.elements import png
+from agentgym.core.markup import png
 from agentgym.core.queries import UnansweredError
 from agentgym.errors import UsageError
 from agentgym.retrieval.engines.http_client import HttpAnswer, HttpClient

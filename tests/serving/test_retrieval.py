@@ -16,7 +16,7 @@ from contextlib import closing
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.retrieval.corpus.dialects import RetrievalLimits, read_request
+from agentgym.retrieval.corpus.wire_formats import RetrievalLimits, read_request
 from agentgym.retrieval.searcher import search_in_memory
 from agentgym.serving.hosts import HostGuard
 from agentgym.serving.retrieval.app import RetrievalService, make_app

@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.errors import UsageError
 from agentgym.serving.hosts import HostGuard
-from agentgym.serving.server import MAX_BYTES, MAX_CHARACTERS, HttpRequest, HttpResponse, SiteServer
+from agentgym.serving.http_server import MAX_BYTES, MAX_CHARACTERS, HttpRequest, HttpResponse, SiteServer
 
 
 @pytest.fixture

@@ -16,43 +16,26 @@ import pytest
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.site.build import build_site
 from tests.serving.browser import Browser
+from tests.suite_texts import ORACLE, RANDOM, RULES, env_table, suite_text, write_suite
 
 PACKAGES = ("axe-core@4.14.1", "typescript@7.0.2")
 """From npm, for tests only."""
 
-SUITE = """\
-name = "pages"
-version = "1"
-seed = 3
-attempts = 2
-
-[[env]]
-id = "agentgym/EZPoints-v0"
-label = "EZPoints"
-split = "test"
-tasks = 3
-
-[[env]]
-id = "agentgym/Sokoban-v0"
-label = "Sokoban, easy"
-split = "test"
-tasks = 3
-by_type = true
-measures = ["spl", "won_15"]
-kwargs = { max_steps = 15 }
-
-[[agent]]
-name = "random"
-kind = "random"
-
-[[agent]]
-name = "oracle"
-kind = "oracle"
-
-[[agent]]
-name = "rules"
-kind = "rules"
-"""
+SUITE = suite_text(
+    "pages",
+    env_table("agentgym/EZPoints-v0", 3),
+    env_table(
+        "agentgym/Sokoban-v0",
+        3,
+        label="Sokoban, easy",
+        by_type=True,
+        measures=["spl", "won_15"],
+        kwargs={"max_steps": 15},
+    ),
+    agents=(RANDOM, ORACLE, RULES),
+    seed=3,
+    attempts=2,
+)
 
 
 @dataclass(frozen=True)
@@ -73,9 +56,7 @@ class MadeSite:
 def made_site(tmp_path_factory) -> MadeSite:
     """Return a site of three agents."""
     root = tmp_path_factory.mktemp("site")
-    (root / "suites").mkdir()
-    (root / "suites" / "pages.toml").write_text(SUITE)
-    run_bench(root / "suites" / "pages.toml", root / "results", num_envs=4)
+    run_bench(write_suite(root, SUITE), root / "results", num_envs=4)
     build_site(root / "results", root / "site")
     return MadeSite(root, root / "results", root / "site")
 

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 import agentgym.site
-from agentgym.core.elements import pixels_of
-from agentgym.core.types import Completion, Request, Step
+from agentgym.core.markup import pixels_of
+from agentgym.core.types import Completion, Step
 from agentgym.envs.alfworld.drawing import _SEEN
 from agentgym.io.optional import load_reference
 from agentgym.registration import ENVIRONMENTS, open_env, suite_spec
+from tests.policy_requests import request_of
 
 STYLE = (Path(agentgym.site.__file__).parent / "static" / "view.css").read_text()
 
@@ -75,20 +76,8 @@ def by_oracle(game):
     policy = game.oracle()
 
     def act(game, observation, info, steps):
-        request = Request(
-            episode=0,
-            task_id=info["task_id"],
-            task_type=info["task_type"],
-            turn=len(steps),
-            observation=observation,
-            admissible_actions=info["admissible_actions"],
-            state_hash=info["state_hash"],
-            seed=0,
-            history=steps,
-            snapshot=game.snapshot,
-            extra=info,
-        )
-        return policy.act([request])[0].action
+        asked = request_of(game, info, observation=observation, history=steps, extra=info)
+        return policy.act([asked])[0].action
 
     return act
 

@@ -2,21 +2,25 @@
 
 import json
 import shutil
+from dataclasses import replace
 from html import escape
 
 import pytest
 
+from agentgym.core.episodes import taken_step
+from agentgym.core.types import Completion, Trajectory
 from agentgym.evaluation.log.runfiles import read_episodes
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.archives import open_run
 from agentgym.evaluation.verify.packed import pack_run
-from agentgym.history.rollouts import KeptEpisode, KeptStep, write_rollouts
+from agentgym.history.rollouts import write_rollouts
 from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from agentgym.registration import open_env
+from agentgym.rollout.stored_episode import KeptEpisode, StepCredit
 from agentgym.site.build import build_site
 from agentgym.site.training_viewer_data import keeps_rollouts, write_training
-from agentgym.site.viewer_data import DATA, PACK_SIZE, FilmPacks, RunFilms, write_index, write_run
+from agentgym.site.viewer_data import DATA, PACK_SIZE, RunViewerData, ViewerPacks, write_index, write_run
 from tests.evaluation.model_runs import FREE, save
 from tests.iterations import make_metrics
 from tests.site.films import film_of, text_of, value_of
@@ -102,46 +106,33 @@ def test_secrets_are_in_no_file(run, tmp_path, monkeypatch):
 # ---- training --------------------------------------------------------------------------------------
 
 
-def kept(game, actions, *, begin=0, **changes):
+def kept(game, actions, *, begin=0, final_hash=None):
     """Return a rollout of EZPoints as a training run keeps it, from its ``begin``-th step on."""
-    _, info = game.reset(seed=5, options={"task": game.tasks[0].id})
+    seen, info = game.reset(seed=5, options={"task": game.tasks[0].id})
     steps = []
     for number, action in enumerate(actions):
-        before = info
-        _, reward, *_, info = game.step(action)
-        steps.append(
-            KeptStep(
-                state_hash=before["state_hash"],
-                admissible=number - begin,
-                action=action,
-                response=f"I play {action}",
-                response_ids=(1, 2, 3),
-                valid=info["action_is_valid"],
-                reward=float(reward),
-                return_to_go=0.0,
-                advantage=0.5,
-                token_advantages=(),
-                value=0.25,
-                process_reward=None,
-                version=2,
-            )
-        )
-    given = {
-        "iteration": 1,
-        "version": 2,
-        "group": 0,
-        "task_id": info["task_id"],
-        "task_type": info["task_type"],
-        "seed": 5,
-        "rollout": 0,
-        "won": info["won"],
-        "score": info["score"],
-        "end_reason": "failure",
-        "final_hash": info["state_hash"],
-        "admissible_actions": tuple((f"action {n}",) for n in range(len(actions) - begin)),
-        "steps": tuple(steps[begin:]),
-    }
-    return KeptEpisode(**given | changes)
+        completion = Completion(action, text=f"I play {action}", response_ids=(1, 2, 3), version=2)
+        outcome = game.step(action)
+        step = taken_step(seen, info, completion, outcome)
+        steps.append(replace(step, observation="", admissible_actions=(f"action {number - begin}",)))
+        seen, *_, info = outcome
+    steps[-1] = replace(steps[-1], next_state_hash=final_hash or info["state_hash"])
+    trajectory = Trajectory(
+        env_id="agentgym/EZPoints-v0",
+        task_id=info["task_id"],
+        task_type=info["task_type"],
+        seed=5,
+        rollout=0,
+        initial_hash=steps[begin].state_hash,
+        steps=tuple(steps[begin:]),
+        final_observation="",
+        won=info["won"],
+        score=info["score"],
+        progress=info["progress"],
+        end_reason="failure",
+    )
+    credit = (StepCredit(0.5, value=0.25),) * len(trajectory.steps)
+    return KeptEpisode("0", 4, (), True, trajectory, iteration=1, version=2, credit=credit)
 
 
 def test_kept_rollouts_are_played_again_from_where_they_begin(tmp_path):
@@ -216,11 +207,11 @@ def test_episodes_share_files_texts_and_drawings(run, tmp_path, monkeypatch):
 
 
 def test_a_pack_is_full_before_it_is_large(tmp_path):
-    packs = FilmPacks(tmp_path, "0123456789ab")
+    packs = ViewerPacks(tmp_path, "0123456789ab")
     for number in range(1, 41):
         packs.tables.text(f"{number} " * 20_000)
         packs.add(number, {"states": {"count": 1}, "steps": {"count": 0}})
-    packs.close(RunFilms("0123456789ab", "", "", "run", ()))
+    packs.close(RunViewerData("0123456789ab", "", "", "run", ()))
     held = [value_of(path)["films"] for path in (tmp_path / DATA).rglob("[0-9]*.js")]
     assert sum(map(len, held)) == 40
     assert max(map(len, held)) <= PACK_SIZE // 40_000 + 1

@@ -7,7 +7,8 @@ from http.client import HTTPConnection
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.site.serving import FolderSite, SiteServer
+from agentgym.serving.http_server import SiteServer
+from agentgym.site.folder import FolderSite
 
 
 @pytest.fixture(scope="module")

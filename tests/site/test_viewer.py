@@ -11,8 +11,8 @@ from agentgym.site.viewer_data import (
     COLUMNS,
     DATA,
     EpisodeSummary,
-    FilmPacks,
-    RunFilms,
+    RunViewerData,
+    ViewerPacks,
     write_index,
 )
 
@@ -138,8 +138,8 @@ def test_side_by_side_with_shared_states_and_their_graph(made_site, visitor):
 def test_a_graph_of_one_state_is_small_and_measures_are_whole(made_site, visitor, tmp_path):
     site = tmp_path / "site"
     shutil.copytree(made_site.folder, site, ignore=shutil.ignore_patterns("data"))
-    packs = FilmPacks(site, "0123456789ab")
-    frame = EpisodeFrame(None, "nothing moves", (), "0" * 32, "", 0.0, 0.0, False)
+    packs = ViewerPacks(site, "0123456789ab")
+    frame = EpisodeFrame(None, "nothing moves", (), "0" * 32, "", 0.0, False)
     states = [state_table(packs.tables, frame, packs.tables.text("x"), None, ()) for _ in range(121)]
     steps = [step_table(packs.tables, "push", 0.0, valid=False) for _ in range(120)]
     summary = EpisodeSummary(1, "E", "t", "", 0, False, 0.0, 0.0, 120, 120, "step limit", None, pack=1)
@@ -150,7 +150,7 @@ def test_a_graph_of_one_state_is_small_and_measures_are_whole(made_site, visitor
     measures = {f"measure number {number}": number / 7 for number in range(20)}
     head = dict(zip(COLUMNS, summary.row, strict=True)) | words | {"measures": measures, "tokens": [1, 2]}
     packs.add(1, {**head, "states": columns(states), "steps": columns(steps)})
-    films = RunFilms("0123456789ab", "stuck", "s", "run", (summary,))
+    films = RunViewerData("0123456789ab", "stuck", "s", "run", (summary,))
     packs.close(films)
     write_index(site, [films])
     visitor.look(f"{site.as_uri()}/view.html#0123456789ab/1/0")
@@ -175,9 +175,9 @@ def made_up(made_site, tmp_path_factory):
     shutil.copytree(made_site.folder, folder, ignore=shutil.ignore_patterns("data"))
     hostile = " ".join(HOSTILE)
     key = "0123456789ab"
-    packs = FilmPacks(folder, key)
+    packs = ViewerPacks(folder, key)
     tables = packs.tables
-    frame = EpisodeFrame(None, hostile, (hostile, "b"), "0" * 32, "", 0.0, 0.0, False)
+    frame = EpisodeFrame(None, hostile, (hostile, "b"), "0" * 32, "", 0.0, False)
     states = [state_table(tables, frame, tables.text(hostile), None, ()) for _ in range(2)]
     step = step_table(tables, hostile, 1.0, valid=True) | {
         "response": tables.text(hostile),
@@ -204,7 +204,7 @@ def made_up(made_site, tmp_path_factory):
     }
     row = dict(zip(COLUMNS, summaries[0].row, strict=True))
     packs.add(1, {**row, **head, **rest, "states": columns(states), "steps": columns([step])})
-    films = RunFilms(key, HOSTILE[0], HOSTILE[1], "run", tuple(summaries))
+    films = RunViewerData(key, HOSTILE[0], HOSTILE[1], "run", tuple(summaries))
     packs.close(films)
     write_index(folder, [films])
     return folder

@@ -147,6 +147,14 @@ def test_what_was_returned_is_the_caller_s():
     assert first_difference(kept, frozen) is None
 
 
+def test_wall_is_added_below_levels_as_wide_as_the_largest_but_not_as_high(levels):
+    single, envs = SokobanArrayEnv(dataset=levels), SokobanArrayVectorEnv(2, dataset=levels)
+    task = single.tasks[0].id
+    planes, _ = single.reset(options={"task": task})
+    both, _ = envs.reset(options={"tasks": [task, task]})
+    np.testing.assert_array_equal(both, np.stack([planes, planes]))
+
+
 @pytest.mark.parametrize("travel", [copy.deepcopy, lambda envs: pickle.loads(pickle.dumps(envs))])
 @pytest.mark.parametrize("played", [None, 0, 4, 7])
 def test_copies_go_on_alike(travel, played):

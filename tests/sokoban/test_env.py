@@ -6,10 +6,10 @@ import pytest
 
 import agentgym  # noqa: F401
 from agentgym.checking import check_agent_env, check_agent_vector_env
-from agentgym.core.types import Request
 from agentgym.envs.sokoban.env import REJECTED, SokobanEnv, VisualSokobanEnv
 from agentgym.envs.sokoban.vector import SokobanVectorEnv, VisualSokobanVectorEnv
 from agentgym.errors import UsageError
+from tests.policy_requests import request, request_of
 
 LEVELS = "; 0\n#######\n#@ $ .#\n#######\n\n; 1\n#######\n#* $ .#\n#@    #\n#######\n"
 OPTIONS = {
@@ -228,18 +228,8 @@ def test_the_oracle_wins_in_fewest_moves(options):
     for task in env.tasks[:20]:
         observation, info = env.reset(options={"task": task.id})
         for turn in range(task.metadata["optimal_moves"]):
-            request = Request(
-                episode=0,
-                task_id=task.id,
-                task_type=task.type,
-                turn=turn,
-                observation=observation,
-                admissible_actions=info["admissible_actions"],
-                state_hash=info["state_hash"],
-                seed=0,
-                snapshot=env.snapshot,
-            )
-            observation, _, terminated, _, info = env.step(oracle.act([request])[0].action)
+            asked = request_of(env, info, turn=turn, observation=observation)
+            observation, _, terminated, _, info = env.step(oracle.act([asked])[0].action)
         assert terminated
         assert info["won"]
 
@@ -249,10 +239,8 @@ def test_the_oracle_goes_on_where_nothing_helps(tmp_path):
     path.write_text("######\n#$ @.#\n#    #\n######\n")
     env = SokobanEnv(dataset=str(path))
     env.reset()
-    request = Request(0, "t", "", 0, "", env.admissible_actions(), "0", 0, (), env.snapshot)
-    assert [c.action for c in env.oracle().act([request, request])] == ["up", "up"]
-    with pytest.raises(UsageError, match=r"Request\.snapshot"):
-        env.oracle().act([Request(0, "t", "", 0, "", ("up",), "0", 0)])
+    asked = request(admissible_actions=env.admissible_actions(), snapshot=env.snapshot)
+    assert [c.action for c in env.oracle().act([asked, asked])] == ["up", "up"]
 
 
 def test_tasks_and_specs_can_be_pickled():

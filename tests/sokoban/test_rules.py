@@ -1,31 +1,18 @@
 import pytest
 
-from agentgym.core.types import Completion, Request, Step
 from agentgym.envs.sokoban.rules import GreedyPushPolicy, read_board
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
+from tests.policy_requests import request, steps_of
 
 MOVES = ("up", "down", "left", "right")
 
 
 def answer(*observations, actions=MOVES):
     *past, seen = observations
-    history = tuple(
-        Step(observation, "0", actions, Completion("up"), 0.0, "0", True, False, False)
-        for observation in past
-    )
-    request = Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=len(past),
-        observation=seen,
-        admissible_actions=actions,
-        state_hash="0",
-        seed=7,
-        history=history,
-    )
-    return GreedyPushPolicy().act([request])[0].action
+    history = steps_of((observation, actions, "up", True) for observation in past)
+    asked = request(observation=seen, admissible_actions=actions, history=history)
+    return GreedyPushPolicy().act([asked])[0].action
 
 
 ROOM = "#######\n#@    #\n# $.  #\n#  $ .#\n#######"

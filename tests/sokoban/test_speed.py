@@ -9,7 +9,7 @@ import pytest
 @pytest.mark.peer
 def test_the_speed_benchmark_writes_every_discipline(tmp_path):
     command = [sys.executable, "-m", "benchmarks.speed.sokoban", "--rounds", "2", "--seconds", "0.01"]
-    done = subprocess.run([*command, "--out", str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run([*command, "--out", str(tmp_path / "results.json")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "results.json").read_text())
     disciplines = {row["discipline"] for row in record["rows"]}

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from agentgym.training.engines.choices import ActionSpeller
-from agentgym.training.models.models import LanguageModel
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.engines.choices import ActionSpeller
+from agentgym.inference.models.language_model import LanguageModel
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 
 TEXTS = (
     "You stand in a kitchen. Around you, you see a shelf 1, a drawer 2 and a fridge.",

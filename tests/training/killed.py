@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from agentgym.training.policy.policy import LanguageModelPolicy
+from agentgym.inference.policy.policy import LanguageModelPolicy
 from agentgym.training.run import start
 from tests.training.test_loop import config
 

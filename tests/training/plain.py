@@ -2,7 +2,7 @@
 
 import torch
 
-from agentgym.training.engines import GenerationRequest, Sampling
+from agentgym.inference.engines import GenerationRequest, Sampling
 
 ACTIONS = ("go to shelf 1", "go to shelf 12", "go to drawer 2", "look", "open fridge 1", "go", "look around")
 

@@ -11,9 +11,9 @@ import pytest
 import torch.distributed as dist
 
 from agentgym.rollout.datapool import DataPool
-from agentgym.training.checkpoint import last_checkpoint
-from agentgym.training.pool import RolloutPool
+from agentgym.training.collect.pool import RolloutPool
 from agentgym.training.run import resume, start
+from agentgym.training.track.checkpoint import last_checkpoint
 from tests.training.test_loop import EASY, config
 
 SHORT = {"evaluation__every": 0, "checkpoint_every": 1, "iterations": 2, "patience": 100}

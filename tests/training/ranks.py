@@ -11,22 +11,22 @@ import pytest
 import torch
 
 from agentgym.errors import UsageError
-from agentgym.training.checkpoint import check_shared, save_checkpoint
+from agentgym.inference.models.language_model import load_model, open_directory
+from agentgym.inference.models.weights import WeightFiles
 from agentgym.training.cloning.clone import clone
 from agentgym.training.cloning.supervised import CloningConfig
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import DivergenceError, Learner
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.learner.reward_model import Answers, RewardModel
+from agentgym.training.learner.update import DivergenceError, Learner
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.models import load_model, open_directory
-from agentgym.training.models.weights import WeightFiles
-from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.stages.reward_model import OutcomeModelScorer, PreferenceScorer
+from agentgym.training.track.checkpoint import check_shared, save_checkpoint
 from tests.training.batches import OBJECTIVES, some_batch, some_rows, weights_of
 
 RUNS = {

@@ -22,12 +22,12 @@ import torch
 from safetensors.torch import load_file
 
 from agentgym.errors import UsageError
-from agentgym.training.engines.choices import ActionTrie
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.engines.vllm_server import ServerLostError, VllmServer
-from agentgym.training.models.lora import merged_weights
-from agentgym.training.models.models import load_model
+from agentgym.inference.engines.choices import ActionTrie
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
+from agentgym.inference.engines.vllm_server import ServerLostError, VllmServer
+from agentgym.inference.models.language_model import load_model
+from agentgym.inference.models.lora import merged_weights
 from tests.waiting import wait_until
 
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from agentgym.core.types import Group
+from agentgym.inference.engines.types import Generation
+from agentgym.inference.models.families import make_family_model
+from agentgym.inference.policy.prompted import make_policy
 from agentgym.prompts.settings import Prompting
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
-from agentgym.training.engines.types import Generation
 from agentgym.training.learner.packing import step_rows
-from agentgym.training.models.families import make_family_model
-from agentgym.training.policy.prompted import make_policy
 from tests.corridor import CorridorVectorEnv
 
 TURNS = 2_600

@@ -16,17 +16,17 @@ from agentgym.algos.tokens import Batch
 from agentgym.core.types import AsyncPolicy, Group
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.recording import RecordingEngine, ReplayEngine
+from agentgym.inference.policy.open import open_model, vocabulary_texts
+from agentgym.inference.policy.prompted import make_policy
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training import setup as setups
-from agentgym.training.config import RolloutConfig
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
+from agentgym.training.collect.config import RolloutConfig
 from agentgym.training.learner.packing import stale_tokens
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.policy.open import open_model
-from agentgym.training.policy.prompted import make_policy
 from agentgym.training.run import start
 from agentgym.training.setup import TrainingSetup
 from tests.training.test_loop import EZPOINTS, config, logged, same, weights
@@ -42,7 +42,8 @@ FREE = {"prompting__choice": "free", "prompting__max_tokens": 12}
 def test_episodes_are_those_of_lock_step(choice):
     settled = resolve(config(**choice))
     envs = open_vector(EZPOINTS, 6)
-    model = open_model(settled.model, envs, settled.prompting, 3)
+    texts = vocabulary_texts(settled.model, [(envs, settled.prompting)])
+    model = open_model(settled.model, texts, settled.prompting, 3)
     groups = []
     for asynchronous in (False, True):
         policy = make_policy(
@@ -224,13 +225,6 @@ def test_an_engine_that_fails_is_one_error_and_no_endless_wait(tmp_path, monkeyp
 def test_settings_that_contradict_each_other_are_refused(options, message):
     with pytest.raises(UsageError, match=message):
         RolloutConfig(**options)
-
-
-@pytest.mark.parametrize("options", [{}, {"max_staleness": 1}])
-def test_a_stream_of_its_own_is_refused_without_a_gpu_or_an_update_beside(options):
-    changes = {f"rollout__{name}": value for name, value in options.items()}
-    with pytest.raises(UsageError, match="cuda_stream is for sampling beside updates on a GPU"):
-        TrainingSetup.open(resolve(config(**changes, rollout__cuda_stream=True)))
 
 
 def test_each_token_is_as_old_as_the_weights_that_drew_it():

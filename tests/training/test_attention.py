@@ -21,10 +21,10 @@ from agentgym.training.learner.attention import (
     pack_mask,
 )
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import check_model, hidden_states
 from agentgym.training.learner.packing import StepRow, pack_rows
 from agentgym.training.learner.tree import pack_tree
+from agentgym.training.learner.update import Learner
 
 
 def some_pack(pack):

@@ -8,14 +8,14 @@ from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.metrics import Evaluated
 from agentgym.history.run import read_metrics
+from agentgym.inference.policy.saved import read_agent
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
-from agentgym.training.evaluate import Evaluation, SplitEvaluation
 from agentgym.training.loop import Trainer
-from agentgym.training.policy.saved import read_agent
 from agentgym.training.run import resume, start
-from tests.training.test_loop import EZPOINTS, config, logged, same, weights
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
+from agentgym.training.track.evaluate import Evaluation, SplitEvaluation
+from tests.training.test_loop import EZPOINTS, config, interrupt, logged, same, weights
 
 BOTH = {"evaluation__split": ["valid", "test"]}
 BEST = {"evaluation__keep_best": "success", "evaluation__every": 1, "checkpoint_every": 0, "keep": 1}
@@ -113,17 +113,7 @@ def test_a_resumed_run_knows_the_best_and_stops_where_the_whole_one_does(tmp_pat
     )
     whole = start(settings, tmp_path / "whole", logs=["jsonl"])
     assert (whole.end, whole.iterations, whole.best.since) == ("stopped early", 5, 3)
-
-    def broken(trainer):
-        if trainer.iteration == 3:
-            raise KeyboardInterrupt
-        return collect(trainer)
-
-    collect = Trainer._collect
-    monkeypatch.setattr(Trainer, "_collect", broken)
-    with pytest.raises(KeyboardInterrupt):
-        start(settings, tmp_path / "parts", logs=["jsonl"])
-    monkeypatch.setattr(Trainer, "_collect", collect)
+    interrupt(monkeypatch, settings, tmp_path / "parts", 3)
     assert links(tmp_path / "parts") == (["000002", "000003"], {"best": "000002", "last": "000003"})
     outcome = resume(tmp_path / "parts", logs=["jsonl"])
     assert (outcome.end, outcome.iterations, outcome.best) == (whole.end, whole.iterations, whole.best)

@@ -17,12 +17,12 @@ from agentgym.core.types import Completion
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
-from agentgym.training.branching.collector import TreeCollector
-from agentgym.training.branching.log import ENOUGH, TreeLog
-from agentgym.training.branching.state import pack_nodes, unpack_nodes
-from agentgym.training.branching.worker import BranchingWorker
+from agentgym.training.collect.task_order import TaskOrder
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.task_order import TaskOrder
+from agentgym.training.stages.branching.collector import TreeCollector
+from agentgym.training.stages.branching.log import ENOUGH, TreeLog
+from agentgym.training.stages.branching.state import pack_nodes, unpack_nodes
+from agentgym.training.stages.branching.worker import BranchingWorker
 from tests.corridor import LENGTHS as CORRIDORS
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 

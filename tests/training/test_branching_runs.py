@@ -12,12 +12,12 @@ from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.rollouts import read_rollouts
 from agentgym.history.run import read_metrics
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.models import load_model
 from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
+from tests.training.test_loop import logged, weights
 
 SOKOBAN = "agentgym/Sokoban-v0"
 
@@ -47,15 +47,6 @@ def config(**changes):
     return override(plain, SMALL | {key.replace("__", "."): value for key, value in changes.items()})
 
 
-def weights(folder):
-    return load_model(last_checkpoint(folder) / "model").model.state_dict()
-
-
-def logged(folder):
-    lines = [line.to_json() for line in read_metrics(folder)]
-    return [{k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")} for line in lines]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("spo3") / "whole"
@@ -76,7 +67,7 @@ def test_a_run_changes_weights_and_tells_of_its_trees(whole):
     assert last.pending == 2
     assert last.steps_per_episode >= 0  # 0 where no episode has ended yet
     kept = read_rollouts(whole, max(line.iteration for line in metrics if line.usable_fraction > 0))
-    assert {len(episode.steps) for episode in kept} == {1}
+    assert {len(episode.trajectory.steps) for episode in kept} == {1}
     assert {"depth", "k", "visits", "successes", "score", "next_score", "reward"} == set(kept[0].notes)
 
 

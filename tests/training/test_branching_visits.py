@@ -6,7 +6,7 @@ import pytest
 from agentgym.agents.random import RandomPolicy
 from agentgym.algos.state_score import Allotment
 from agentgym.core.types import Completion
-from agentgym.training.branching.worker import BranchingWorker
+from agentgym.training.stages.branching.worker import BranchingWorker
 from tests.corridor import CorridorEnv, CorridorVectorEnv
 from tests.training.test_branching import collector, corridor
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.run import read_config
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from agentgym import UsageError
-from agentgym.training.checkpoint import save_checkpoint
+from agentgym.training.track.checkpoint import save_checkpoint
 
 
 def test_a_state_that_does_not_fit(tmp_path):

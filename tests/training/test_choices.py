@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.errors import UsageError
-from agentgym.training.engines.choices import ROOT, ActionSpeller, ActionTrie
+from agentgym.inference.engines.choices import ROOT, ActionSpeller, ActionTrie
 
 END = 99
 IDS = st.lists(st.integers(0, 3), max_size=4).map(tuple)

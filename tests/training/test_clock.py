@@ -1,6 +1,6 @@
 """The stages that an iteration's time is split into."""
 
-from agentgym.training import iteration_stats
+from agentgym.training.track import iteration_stats
 
 
 def test_laps_of_a_stage_add_up(monkeypatch):

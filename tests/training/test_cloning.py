@@ -13,6 +13,13 @@ import agentgym  # noqa: F401 (registers the environments)
 from agentgym.agents.random import RandomPolicy
 from agentgym.core.types import Completion
 from agentgym.errors import UsageError
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models.language_model import load_model, open_directory, save_model
+from agentgym.inference.models.lora import has_adapter
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.open import open_model, vocabulary_texts
+from agentgym.inference.policy.prompted import make_policy, make_speller
+from agentgym.inference.policy.saved import read_agent
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout.worker import RolloutWorker
@@ -20,15 +27,8 @@ from agentgym.training.cloning.clone import clone, examine
 from agentgym.training.cloning.dagger import correct
 from agentgym.training.cloning.demonstrations import Demonstrator, demonstrate, demonstrator
 from agentgym.training.cloning.supervised import CloningConfig, Fit, open_learner
-from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import DivergenceError
-from agentgym.training.models.lora import has_adapter
-from agentgym.training.models.models import load_model, open_directory, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.open import open_model
-from agentgym.training.policy.prompted import make_policy, make_speller
-from agentgym.training.policy.saved import read_agent
+from agentgym.training.learner.update import DivergenceError
 from tests.training.batches import all_log_probs
 
 EZPOINTS = "agentgym/EZPoints-v0"
@@ -65,7 +65,7 @@ def envs():
 
 @pytest.fixture
 def player(envs):
-    return open_model("tiny:0.1m", envs, TINY, 0)
+    return open_model("tiny:0.1m", vocabulary_texts("tiny:0.1m", [(envs, TINY)]), TINY, 0)
 
 
 @pytest.mark.parametrize("prompting", [TINY, FREE], ids=["constrained", "free"])
@@ -93,7 +93,7 @@ def test_only_what_is_won_is_learned_from():
     sokoban = gymnasium.make_vec(
         "agentgym/Sokoban-v0", num_envs=4, autoreset_mode="Disabled", max_steps=5
     )  # some tasks take the oracle longer
-    player = open_model("tiny:0.1m", sokoban, TINY, 0)
+    player = open_model("tiny:0.1m", vocabulary_texts("tiny:0.1m", [(sokoban, TINY)]), TINY, 0)
     shown = demonstrate(sokoban, player, TINY, tasks=12, seed=0)
     assert 0 < shown.episodes < shown.played == 12
     assert shown.episodes <= len(shown.rows) <= 5 * shown.episodes
@@ -113,7 +113,7 @@ def test_an_expert_that_gives_up_is_left_alone(envs, player):
 
 @pytest.mark.parametrize("prompting", [TINY, FREE], ids=["constrained", "free"])
 def test_the_loss_is_the_likelihood_of_an_answer_and_falls(envs, prompting):
-    player = open_model("tiny:0.1m", envs, prompting, 0)
+    player = open_model("tiny:0.1m", vocabulary_texts("tiny:0.1m", [(envs, prompting)]), prompting, 0)
     rows = demonstrate(envs, player, prompting, tasks=4, seed=0).rows
     config = CloningConfig(env_id=EZPOINTS, epochs=4, batch=len(rows), learning_rate=3e-3)
 
@@ -133,7 +133,7 @@ def test_the_loss_is_the_likelihood_of_an_answer_and_falls(envs, prompting):
 def test_how_a_batch_is_packed_changes_nothing(envs):
     weights = []
     for budget in (1, 100_000):
-        player = open_model("tiny:0.1m", envs, TINY, 0)
+        player = open_model("tiny:0.1m", vocabulary_texts("tiny:0.1m", [(envs, TINY)]), TINY, 0)
         rows = demonstrate(envs, player, TINY, tasks=3, seed=0).rows
         config = CloningConfig(env_id=EZPOINTS, epochs=2, batch=8, learning_rate=1e-4, token_budget=budget)
         list(fit(player, rows, config))
@@ -221,7 +221,8 @@ def test_an_adapter_is_trained_and_added_to_what_plays_and_is_saved(tmp_path):
     player = load_model(tmp_path / "run")
     assert not has_adapter(player.model)
     assert examine(make(split="valid"), player, TINY, tasks=4, seed=0) == cloned.held_out
-    begun = open_model("tiny:0.1m", make(), TINY, 0).model.state_dict()
+    texts = vocabulary_texts("tiny:0.1m", [(make(), TINY)])
+    begun = open_model("tiny:0.1m", texts, TINY, 0).model.state_dict()
     moved = {name for name, one in player.model.state_dict().items() if not torch.equal(one, begun[name])}
     assert moved
     assert all("_proj" in name for name in moved)

@@ -8,6 +8,11 @@ import pytest
 
 from agentgym.core.types import Completion, Message, Request, Step
 from agentgym.errors import UsageError
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models.language_model import LanguageModel
+from agentgym.inference.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.policy.prompted import make_policy
+from agentgym.inference.policy.saved import read_agent
 from agentgym.prompts.budget import PromptBuilder
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.settings import Prompting
@@ -15,15 +20,10 @@ from agentgym.prompts.template import load_template
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.packing import step_rows
 from agentgym.training.learner.tree import pack_tree
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.models import LanguageModel
-from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.prompted import make_policy
-from agentgym.training.policy.saved import read_agent
 from agentgym.training.setup import TrainingSetup
 
 SOKOBAN = "agentgym/Sokoban-v0"

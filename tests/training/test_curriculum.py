@@ -9,14 +9,14 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.config import RolloutConfig, config_from_json, config_to_json, override
-from agentgym.training.curriculum import Curriculum, CurriculumConfig
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.collect.curriculum import Curriculum, CurriculumConfig
+from agentgym.training.collect.pool import RolloutPool
+from agentgym.training.collect.task_order import TaskOrder
+from agentgym.training.config import config_from_json, config_to_json, override
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.loop import Trainer
-from agentgym.training.pool import RolloutPool
 from agentgym.training.run import resume, start
-from agentgym.training.task_order import TaskOrder
-from tests.training.test_loop import config, logged, same, weights
+from tests.training.test_loop import config, interrupt, logged, same, weights
 
 SOKOBAN = "agentgym/Sokoban-v0"
 STAGES = CurriculumConfig(by="optimal_moves", levels=(2, 3), iterations=2)
@@ -119,17 +119,7 @@ def test_a_resumed_run_goes_on_in_its_stage(tmp_path, monkeypatch, ahead):
     assert 3 in moves[6:]
     stages = [line.diagnostics["curriculum"]["stage"] for line in read_metrics(tmp_path / "whole")]
     assert stages == [0, 0, 1, 1, 1, 1]
-
-    def broken(trainer):
-        if trainer.iteration == 3:
-            raise KeyboardInterrupt
-        return collect(trainer)
-
-    collect = Trainer._collect
-    monkeypatch.setattr(Trainer, "_collect", broken)
-    with pytest.raises(KeyboardInterrupt):
-        start(chosen, tmp_path / "parts", logs=["jsonl"])
-    monkeypatch.setattr(Trainer, "_collect", collect)
+    interrupt(monkeypatch, chosen, tmp_path / "parts", 3)
     resume(tmp_path / "parts", logs=["jsonl"])
     assert same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
     parts, whole = logged(tmp_path / "parts"), logged(tmp_path / "whole")

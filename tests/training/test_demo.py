@@ -1,6 +1,5 @@
 """`make train-demo`: where it writes, and what it says at its end."""
 
-import importlib.util
 import os
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from agentgym.evaluation.suites import suite_file
 from benchmarks import demo
+from tools import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,9 +60,6 @@ def test_the_demo_writes_to_a_folder_that_git_ignores(checkout, capsys):
 
 
 def test_pictures_takes_the_demos_curve_over(tmp_path):
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
-    pictures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pictures)
     drawn, shown = tmp_path / "drawn", tmp_path / "shown"
     shown.mkdir()
     (shown / "old.png").write_bytes(b"old")

@@ -15,8 +15,8 @@ from agentgym.training.learner import attention, gradients, reward_model
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.learner.update import Learner
 from tests.training.batches import some_batch, some_rows
 
 BUDGETS = {40: 3, 400: 1}

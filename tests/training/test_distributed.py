@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from agentgym.errors import UsageError
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.models.tiny import tiny_vision_model, word_tokenizer
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.shards import saved_names
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.models.tiny import word_tokenizer
-from agentgym.training.models.tiny_vision import tiny_vision_model
 from tests.training import ranks as runs
 
 SIZE = 2

@@ -13,15 +13,15 @@ from agentgym.algos.objective import Objective
 from agentgym.errors import UsageError
 from agentgym.training.config import TrainConfig, config_from_json, config_to_json, override
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
-from agentgym.training.loop import Trainer
-from agentgym.training.machine.resources import resolve
-from agentgym.training.policy.encoders import (
+from agentgym.training.learner.encoders import (
     PolicyEncoder,
     SentenceEncoder,
     open_observation_encoder,
     with_embeddings,
 )
+from agentgym.training.learner.update import Learner
+from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 from tests.training.conftest import TEXTS
 

@@ -14,14 +14,14 @@ import torch
 
 from agentgym.core.futures import mapped
 from agentgym.errors import UsageError
-from agentgym.training.engines import Engine, GenerationRequest, Sampling
-from agentgym.training.engines.choices import ActionSpeller
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
-from agentgym.training.engines.server import ServerEngine
-from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.models.models import LanguageModel, load_model, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.engines import Engine, GenerationRequest, Sampling
+from agentgym.inference.engines.choices import ActionSpeller
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.recording import RecordingEngine, ReplayEngine
+from agentgym.inference.engines.server import ServerEngine
+from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.models.language_model import LanguageModel, load_model, save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt
@@ -347,9 +347,15 @@ def breaks_off(state):
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (lambda state: {k: v for k, v in state.items() if k != "model.norm.weight"}.items(), "are missing"),
+        (
+            lambda state: ((k, v) for k, v in state.items() if k != "model.norm.weight"),
+            r"1 tensors are missing, for example model\.norm\.weight",
+        ),
         (lambda state: (state | {"extra": torch.zeros(1)}).items(), "no tensor 'extra'"),
-        (lambda state: (state | {"model.norm.weight": torch.zeros(3)}).items(), "has shape"),
+        (
+            lambda state: (state | {"model.norm.weight": torch.zeros(3)}).items(),
+            r"model\.norm\.weight has shape \(\d+,\) in the engine's model, not \(3,\)",
+        ),
         (breaks_off, "the learner is gone"),
     ],
 )

@@ -9,19 +9,19 @@ import torch
 from agentgym.core.tools import Tool, ToolParameter, tool_schemas
 from agentgym.core.types import Completion, Request, Step
 from agentgym.errors import UsageError
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models.families import FAMILIES, make_family_model
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.policy.open import tiny_size
+from agentgym.inference.policy.prompted import make_policy
+from agentgym.inference.policy.saved import read_agent
 from agentgym.prompts.chat_template import ChatSetup, option_names
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.config import TrainConfig, config_to_json, override
-from agentgym.training.engines.hf import HfEngine
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.families import FAMILIES, make_family_model, save_family_model
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.policy.open import tiny_size
-from agentgym.training.policy.prompted import make_policy
-from agentgym.training.policy.saved import read_agent
 from agentgym.training.setup import TrainingSetup
 from tests.training.test_chat_template import render_chat
 
@@ -45,7 +45,7 @@ def family(request):
 @pytest.fixture(scope="module")
 def loaded(family, tmp_path_factory):
     directory = tmp_path_factory.mktemp(family)
-    save_family_model(directory, family, TEXTS)
+    save_model(directory, make_family_model(family, TEXTS))
     return load_model(directory)
 
 
@@ -99,14 +99,14 @@ def test_a_question_renders_as_elsewhere(family, loaded, system, tools):
             chat, tools=list(tools) or None, tokenize=False, add_generation_prompt=True, **options
         )
         assert render_chat(source, " Hé?\n", special, ChatSetup(system, tools, options)) == expected
-    assert setup.taken_by(source, special) == setup
+    assert setup.taken_by(loaded.chat.template) == setup
     assert all(json.dumps(tool["function"]["name"]) in expected for tool in tools)
 
 
 def test_a_family_s_options_are_known_and_others_refused(family, loaded):
     assert option_names(loaded.tokenizer.chat_template) == set(OPTIONS[family])
     with pytest.raises(UsageError, match="the chat template reads no option 'thinks'"):
-        ChatSetup(options={"thinks": True}).taken_by(loaded.tokenizer.chat_template, {})
+        ChatSetup(options={"thinks": True}).taken_by(loaded.chat.template)
 
 
 def test_thinking_is_off_where_it_is_switched_off(loaded, family):

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from agentgym.history.run import read_metrics
+from agentgym.inference.engines.standalone import open_engine
+from agentgym.inference.models.language_model import save_model
 from agentgym.rollout.datapool import DataPool
-from agentgym.training.models.models import save_model
 from agentgym.training.run import start
-from agentgym.training.standalone import open_engine
 from tests.serving.gateway_stand_ins import make_model, talking
 from tests.training.pooled_runs import model_bytes, settings
 

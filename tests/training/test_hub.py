@@ -11,11 +11,11 @@ import huggingface_hub
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.policy.saved import read_agent
+from agentgym.io import hub
 from agentgym.training.config import override
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models import hub
-from agentgym.training.models.models import save_model
-from agentgym.training.policy.saved import read_agent
 from agentgym.training.run import read_config, resume, start
 from tests.training.test_loop import config, same, weights
 

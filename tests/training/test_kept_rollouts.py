@@ -1,7 +1,5 @@
 """Kept rollouts: what an iteration played, with its credit; a resumed run writes the same."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,8 @@ from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.stages import OutcomeScorer, Scores, StepCriticScorer, TokenCriticScorer
+from agentgym.training.stages import Scores
+from agentgym.training.stages.outcome import OutcomeScorer, StepCriticScorer, TokenCriticScorer
 
 SMALL = {
     "model": "tiny:0.1m",
@@ -75,33 +74,46 @@ def iterate(algorithm, folder, **options):
 @pytest.mark.parametrize("algorithm", ["grpo", "steppo", "ppo"])
 def test_steps_are_kept_with_what_the_algorithm_made_of_them(tmp_path, algorithm):
     rollouts, scores, episodes = iterate(algorithm, tmp_path)
-    assert [(episode.group, episode.rollout) for episode in episodes] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert {(episode.iteration, episode.version) for episode in episodes} == {(1, 0)}
-    steps = [step for episode in episodes for step in episode.steps]
-    assert [step.response_ids for step in steps] == [row.response_ids for row in rollouts.rows]
+    played = [episode.trajectory for episode in episodes]
+    places = [(episode.group, episode.trajectory.rollout) for episode in episodes]
+    assert places == [("0", 0), ("0", 1), ("1", 0), ("1", 1)]
+    assert {(each.iteration, each.version, each.size, each.trainable) for each in episodes} == {
+        (1, 0, 2, True)
+    }
+    steps = [step for each in played for step in each.steps]
+    credit = [each for episode in episodes for each in episode.credit]
+    assert [step.completion.response_ids for step in steps] == [row.response_ids for row in rollouts.rows]
     assert [step.reward for step in steps] == rollouts.steps.reward.tolist()
     assert [step.valid for step in steps] == rollouts.steps.valid.tolist()
+    assert {each.process_reward for each in credit} == {None}
     for episode in episodes:
-        assert episode.steps[0].return_to_go == sum(step.reward for step in episode.steps)
-        for step in episode.steps:
-            assert step.action in episode.admissible_actions[step.admissible] or not step.valid
-            assert (step.version, step.process_reward) == (0, None)
-    ends = np.cumsum([len(step.response_ids) for step in steps])
+        assert episode.returns_to_go[0] == episode.trajectory.episode_return
+        for step in episode.trajectory.steps:
+            assert step.action in step.admissible_actions or not step.valid
+            assert (step.observation, step.completion.version) == ("", 0)
+    ends = np.cumsum([len(step.completion.response_ids) for step in steps])
     if find_algorithm(algorithm).unit == "token":
-        assert [a for step in steps for a in step.token_advantages] == scores.advantages.tolist()
-        assert steps[0].advantage == pytest.approx(scores.advantages[: ends[0]].mean())
-        assert [step.value for step in steps] == scores.values[[0, *ends[:-1]]].tolist()
+        assert [a for each in credit for a in each.token_advantages] == scores.advantages.tolist()
+        assert credit[0].advantage == pytest.approx(scores.advantages[: ends[0]].mean())
+        assert [each.value for each in credit] == scores.values[[0, *ends[:-1]]].tolist()
     else:
-        assert [step.advantage for step in steps] == scores.advantages.tolist()
-        assert {step.token_advantages for step in steps} == {()}
+        assert [each.advantage for each in credit] == scores.advantages.tolist()
+        assert {each.token_advantages for each in credit} == {()}
         values = [None] * len(steps) if scores.values is None else scores.values.tolist()
-        assert [step.value for step in steps] == values
+        assert [each.value for each in credit] == values
 
 
 def test_process_rewards_are_kept_where_a_reward_model_gives_them(tmp_path):
     _, _, episodes = iterate("grpo", tmp_path, process=True)
-    kept = [step.process_reward for episode in episodes for step in episode.steps]
+    kept = [each.process_reward for episode in episodes for each in episode.credit]
     assert kept == list(range(len(kept)))
+
+
+def test_what_a_replay_shows_again_is_not_kept(tmp_path):
+    rollouts, _, _ = iterate("grpo", tmp_path)
+    assert any(row.prompt_ids for row in rollouts.rows)
+    text = rollouts_file(tmp_path, 1).read_text()
+    assert not any(name in text for name in ("prompt_ids", "logprobs", "seconds"))
 
 
 def test_none_are_kept_unless_asked_for(tmp_path):
@@ -128,28 +140,27 @@ def test_a_resumed_run_keeps_the_same_rollouts(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            lambda line: line.replace(b'"group":0', b'"group": 0'),
-            "line 1: malformed: the line is not written",
-        ),
-        (
-            lambda line: line.replace(b'"iteration":1', b'"iteration":2'),
-            "line 1: malformed: it is of iteration 2",
-        ),
-        (
-            lambda line: line.replace(b'"group":', b'"grup":'),
-            "line 1: malformed: episode: unknown key 'grup'",
-        ),
-        (lambda line: line[:-9], "line 4: the line is cut off"),
-        (lambda line: b"[" * 100_000 + line, "line 1: malformed: .*nested more than 64 deep"),
+        (lambda line: line.replace(b'"group":"0"', b'"group": "0"'), "line 1 is not written as episodes are"),
+        (lambda line: line.replace(b'"iteration":1', b'"iteration":2'), "has an episode of iteration 2"),
+        (lambda line: line.replace(b'"group":', b'"grup":'), "line 1: unknown key 'grup'"),
+        (lambda line: line.replace(b'"credit":[{', b'"credit":[{"advantage":0.0},{'), "steps have .* values"),
+        (lambda line: line[:-9], "line 4: not JSON"),
+        (lambda line: line[:-1], "line 4 is not written"),
+        (lambda line: b"[" * 100_000 + line, "line 1: .*nested more than 64 deep"),
     ],
 )
 def test_damaged_files_are_refused_by_line(tmp_path, changed, message):
-    _, _, episodes = iterate("grpo", tmp_path)
-    assert [json.loads(episode.line)["task_id"] for episode in episodes]
+    iterate("grpo", tmp_path)
     path = rollouts_file(tmp_path, 1)
     path.write_bytes(changed(path.read_bytes()))
     with pytest.raises(UsageError, match=message):
+        read_rollouts(tmp_path, 1)
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch):
+    iterate("grpo", tmp_path)
+    monkeypatch.setattr("agentgym.history.rollouts.MAX_LINES_SIZE", 1000)
+    with pytest.raises(UsageError, match="larger than the 1,000 bytes that are read; iterations kept: 1"):
         read_rollouts(tmp_path, 1)
 
 

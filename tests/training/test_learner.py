@@ -12,8 +12,8 @@ from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.gradients import policy_gradient
-from agentgym.training.learner.learner import DivergenceError, Learner
 from agentgym.training.learner.packing import StepRow, pack_rows
+from agentgym.training.learner.update import DivergenceError, Learner
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 

@@ -10,8 +10,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentgym.algos.loss import entropy
 from agentgym.errors import UsageError
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
 from agentgym.training.learner.logprobs import check_model, response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
 from tests.training.batches import all_log_probs

@@ -12,19 +12,19 @@ from agentgym.algos.tokens import Batch
 from agentgym.core.types import Group
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
+from agentgym.inference.models.language_model import load_model
+from agentgym.inference.policy.saved import read_agent
+from agentgym.training.collect.task_order import TaskOrder
 from agentgym.training.config import TrainConfig, config_to_json, override
 from agentgym.training.learner.gradients import Actor
-from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
+from agentgym.training.learner.update import DivergenceError
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.models import load_model
-from agentgym.training.policy.saved import read_agent
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Stateless, stages_of
-from agentgym.training.task_order import TaskOrder
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 from tests.waiting import wait_until
 
 EZPOINTS = "agentgym/EZPoints-v0"
@@ -53,13 +53,28 @@ EASY = {"env_id": "agentgym/Sokoban-v0", "env_options.max_optimal": 2, "env_opti
 """Boards that random weights win now and then."""
 
 
-def weights(folder):
-    model = load_model(last_checkpoint(folder) / "model").model
+def weights(folder, name="model"):
+    model = load_model(last_checkpoint(folder) / name).model
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def interrupt(monkeypatch, settings, folder, iteration):
+    """Begin a run that is interrupted in an iteration."""
+
+    def broken(trainer):
+        if trainer.iteration == iteration:
+            raise KeyboardInterrupt
+        return collect(trainer)
+
+    collect = Trainer._collect
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_collect", broken)
+        with pytest.raises(KeyboardInterrupt):
+            start(settings, folder, logs=["jsonl"])
 
 
 def logged(folder):

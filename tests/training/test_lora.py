@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from agentgym.errors import UsageError
-from agentgym.training.engines.hf import HfEngine
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.standalone import open_engine
+from agentgym.inference.models.language_model import copied, load_model
+from agentgym.inference.models.lora import FOLDER, Adapter, has_adapter, without_adapter
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
-from agentgym.training.models.lora import FOLDER, Adapter, has_adapter, without_adapter
-from agentgym.training.models.models import copied, load_model
-from agentgym.training.standalone import open_engine
+from agentgym.training.learner.update import Learner
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 

@@ -11,11 +11,12 @@ from agentgym.algos.objective import Objective
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
-from agentgym.training.config import RolloutConfig, TrainConfig, override
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.learner import head
 from agentgym.training.learner.config import CPU_TOKENS, IMPORTANCE_CAP, LearnerConfig
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import CHUNK_LOGITS
+from agentgym.training.learner.update import Learner
 from agentgym.training.machine.memory import ModelSize, plan_memory
 from agentgym.training.machine.resources import (
     CPU_ENVS,

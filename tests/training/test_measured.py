@@ -12,14 +12,14 @@ from agentgym.core.stopwatch import measured, stage
 from agentgym.history.metrics import IterationMetrics
 from agentgym.history.run import read_metrics
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.iteration_stats import response_lengths, utilisation
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.update import Learner
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.run import start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Scores, Stateless
+from agentgym.training.track.iteration_stats import response_lengths, utilisation
 from tests.iterations import make_metrics
 from tests.training.batches import OBJECTIVES, some_batch, some_rows
 

@@ -11,12 +11,12 @@ from agentgym.cli import main
 from agentgym.core.types import Group
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
+from agentgym.training.collect.task_order import TaskOrder
 from agentgym.training.config import config_from_json, config_to_json, override
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.task_order import TaskOrder
 from tests.training.test_loop import EASY, EZPOINTS, config, logged, same, weights
 
 MIX = {"env_id": EZPOINTS, "tasks": 2, "algorithm": "gigpo", "algorithm_options": {"gamma": 0.5}}
@@ -108,7 +108,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return act(self, requests)
 
-    from agentgym.training.policy.policy import LanguageModelPolicy
+    from agentgym.inference.policy.policy import LanguageModelPolicy
 
     act = LanguageModelPolicy.act
     monkeypatch.setattr(LanguageModelPolicy, "act", broken)

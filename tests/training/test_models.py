@@ -5,9 +5,9 @@ import json
 import pytest
 
 from agentgym.errors import UsageError
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
 
 
 @pytest.fixture

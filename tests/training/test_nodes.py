@@ -8,16 +8,16 @@ from torch._C._distributed_c10d import HashStore
 
 from agentgym.errors import UsageError
 from agentgym.history.run import CONFIG_FILE, read_metrics
+from agentgym.inference.models.language_model import open_directory, save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from agentgym.io import files
 from agentgym.io.files import sole_writer
 from agentgym.training.config import override
 from agentgym.training.learner import heartbeat
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.heartbeat import heartbeats
-from agentgym.training.models.models import open_directory, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
 from agentgym.training.run import read_config, resume, start
-from benchmarks.nodes.soak import NOBODY, Case, difference, play, words
+from tests.training.dying_ranks import NOBODY, Case, difference, play, words
 from tests.training.test_loop import config
 from tests.waiting import PATIENCE, wait_until
 

@@ -10,14 +10,19 @@ import torch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import GenerationRequest, Sampling
+from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.models.tiny import tiny_model, tiny_vision_model, word_tokenizer
+from agentgym.inference.policy.open import default_prompting, open_model, vocabulary_texts
+from agentgym.inference.policy.prompted import make_policy
 from agentgym.prompts.settings import Prompting
 from agentgym.recipes import algorithms_with_recipes, find_recipe, recipe_config, recipe_names
 from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.config import TINY, RolloutConfig, TrainConfig, override
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import GenerationRequest, Sampling
-from agentgym.training.engines.vllm import VllmEngine
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.config import TINY, TrainConfig, override
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
@@ -25,11 +30,6 @@ from agentgym.training.learner.tree import own_packs, pack_tree
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.memory import ModelSize
 from agentgym.training.machine.resources import Machine, resolve
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.models.tiny_vision import tiny_vision_model
-from agentgym.training.policy.open import default_prompting, open_model
-from agentgym.training.policy.prompted import make_policy
 from agentgym.training.setup import TrainingSetup
 
 VISUAL = "agentgym/VisualSokoban-v0"
@@ -218,7 +218,7 @@ def test_a_prompt_without_its_picture_is_refused(tiny):
 def test_alone_tells_no_text_of_what_the_picture_shows():
     envs = open_vector(VISUAL, 2, split="train", options={"max_steps": 3})
     prompting = default_prompting("tiny-vl:0.1m", VISUAL)
-    model = open_model("tiny-vl:0.1m", envs, prompting, 0)
+    model = open_model("tiny-vl:0.1m", vocabulary_texts("tiny-vl:0.1m", [(envs, prompting)]), prompting, 0)
     policy = make_policy(prompting, model, HfEngine(model.model), envs, keep_messages=True)
     (group,) = RolloutWorker(envs, policy, env_id=VISUAL).collect(envs.tasks.ids[:1], group_size=2, seed=0)
     for step in group.trajectories[0].steps:

@@ -4,32 +4,24 @@ import gymnasium
 import pytest
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.core.types import Message, Policy, Request
+from agentgym.core.types import Message, Policy
 from agentgym.errors import UsageError
+from agentgym.inference.engines import Sampling
+from agentgym.inference.engines.choices import ActionSpeller
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.policy.policy import LanguageModelPolicy
 from agentgym.prompts.budget import FittedPrompt, PromptTooLongError
 from agentgym.prompts.parsers import Answer
 from agentgym.prompts.rendering import Prompt
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.engines import Sampling
-from agentgym.training.engines.choices import ActionSpeller
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.models.tiny import environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.policy import LanguageModelPolicy
+from tests.policy_requests import request
 
 ACTIONS = ("go to shelf 1", "look", "go")
 
 
-def request(observation="You stand in a kitchen.", *, actions=ACTIONS, turn=0, seed=7):
-    return Request(
-        episode=0,
-        task_id="t",
-        task_type="",
-        turn=turn,
-        observation=observation,
-        admissible_actions=actions,
-        state_hash="0" * 32,
-        seed=seed,
-    )
+def asking(observation="You stand in a kitchen.", *, actions=ACTIONS, **changes):
+    return request(observation=observation, admissible_actions=actions, **changes)
 
 
 @pytest.fixture
@@ -51,7 +43,7 @@ def build(language_model, speller):
 def test_a_constrained_policy_says_what_is_admissible(build, language_model, speller):
     policy = build()
     assert isinstance(policy, Policy)
-    asked = [request(seed=seed) for seed in range(30)]
+    asked = [asking(seed=seed) for seed in range(30)]
     completions = policy.act(asked)
     assert {completion.action for completion in completions} <= set(ACTIONS)
     assert len({completion.action for completion in completions}) > 1
@@ -70,7 +62,7 @@ def test_a_constrained_policy_says_what_is_admissible(build, language_model, spe
 
 def test_an_answer_is_a_function_of_seed_and_turn(build):
     policy = build()
-    asked = [request(seed=seed, turn=turn) for seed in range(6) for turn in range(6)]
+    asked = [asking(seed=seed, turn=turn) for seed in range(6) for turn in range(6)]
     together = policy.act(asked)
     for question, completion in zip(asked, together, strict=True):
         (alone,) = policy.act([question])
@@ -88,7 +80,7 @@ def test_free_text_is_read_without_its_stop_token(build, language_model):
 
     stops = tuple(range(0, len(language_model.tokenizer), 3))
     policy = build(read=read, sampling=Sampling(max_tokens=5, stop_ids=stops))
-    completions = policy.act([request(seed=seed, turn=2) for seed in range(20)])
+    completions = policy.act([asking(seed=seed, turn=2) for seed in range(20)])
     assert len(seen) == 20
     for text, completion in zip(seen, completions, strict=True):
         ids = completion.response_ids
@@ -108,7 +100,7 @@ def test_messages_are_kept_where_the_prompt_is_given_whole(build, language_model
 
     engine = HfEngine(language_model.model, version=3)
     whole = LanguageModelPolicy(engine, chat, prompt, sampling=Sampling(), speller=speller)
-    (kept,), (plain,) = whole.act([request()]), build().act([request()])
+    (kept,), (plain,) = whole.act([asking()]), build().act([asking()])
     assert kept.messages == (Message("user", "You stand in a kitchen."),)
     assert replace(kept, messages=(), seconds=plain.seconds) == plain
     assert plain.messages == ()
@@ -120,29 +112,29 @@ def test_what_the_parser_could_not_read_is_a_format_error(build):
             return Answer("", (), "no <action>...</action> after the thought")
         return Answer("", ("look",), "no <think>...</think>")
 
-    unread, read_anyway = build(read=read).act([request(), request(turn=1)])
+    unread, read_anyway = build(read=read).act([asking(), asking(turn=1)])
     assert (unread.action, unread.format_error) == ("", "no <action>...</action> after the thought")
     assert (read_anyway.action, read_anyway.format_error) == ("look", "")
 
 
 def test_where_nothing_is_admissible_nothing_is_said(build):
     policy = build()
-    first, stuck, last = policy.act([request(), request(actions=()), request(seed=8)])
+    first, stuck, last = policy.act([asking(), asking(actions=()), asking(seed=8)])
     assert (stuck.action, stuck.response_ids, stuck.error) == ("", (), None)
     assert first.action in ACTIONS
-    assert last.response_ids == policy.act([request(seed=8)])[0].response_ids
-    assert policy.act([request(actions=())])[0].action == ""
+    assert last.response_ids == policy.act([asking(seed=8)])[0].response_ids
+    assert policy.act([asking(actions=())])[0].action == ""
 
 
 def test_an_episode_that_outgrows_the_context_ends(build, language_model):
     policy = build()
     long = " ".join(["look"] * 120)
-    first, outgrown = policy.act([request(), request(long, turn=1)])
+    first, outgrown = policy.act([asking(), asking(long, turn=1)])
     assert first.error is None
     assert (outgrown.error, outgrown.action, outgrown.response_ids) == ("context_limit", "", ())
     assert outgrown.prompt_tokens == 0  # the model has read none of them
     with pytest.raises(UsageError, match="shorten the prompt"):
-        policy.act([request(long)])
+        policy.act([asking(long)])
 
 
 def test_an_episode_that_outgrows_the_prompt_s_budget_ends(language_model, speller):
@@ -154,11 +146,11 @@ def test_an_episode_that_outgrows_the_prompt_s_budget_ends(language_model, spell
     policy = LanguageModelPolicy(
         HfEngine(language_model.model), language_model.chat, prompt, sampling=Sampling(), speller=speller
     )
-    outgrown, other = policy.act([request("long", turn=1), request()])
+    outgrown, other = policy.act([asking("long", turn=1), asking()])
     assert (outgrown.error, outgrown.action) == ("context_limit", "")
     assert other.action in ACTIONS
     with pytest.raises(PromptTooLongError):
-        policy.act([request("long")])
+        policy.act([asking("long")])
 
 
 def test_one_way_to_find_the_action_is_needed(build, speller):
@@ -173,20 +165,20 @@ def test_one_way_to_find_the_action_is_needed(build, speller):
 def test_templates_cannot_be_chosen_among(build):
     templates = ("search[<query>]", "click[back]")
     with pytest.raises(UsageError, match=r"this one gives templates; generate freely instead: 'search\[<qu"):
-        build().act([request(actions=templates)])
+        build().act([asking(actions=templates)])
     with pytest.raises(UsageError, match=r"this one gives templates; generate freely instead$"):
         build(action_kind="template")
     (free,) = build(read=lambda text, asked: Answer("", ("click[back]",), ""), action_kind="template").act(
-        [request(actions=templates)]
+        [asking(actions=templates)]
     )
     assert free.action == "click[back]"
 
 
 def test_angle_brackets_are_no_slots_where_actions_are_enumerated(build):
     actions = ("size < 10", "<b>", "a > b")
-    (answer,) = build(action_kind="enumerated").act([request(actions=actions)])
+    (answer,) = build(action_kind="enumerated").act([asking(actions=actions)])
     assert answer.action in actions
-    (answer,) = build().act([request(actions=("size < 10", "a > b"))])
+    (answer,) = build().act([asking(actions=("size < 10", "a > b"))])
     assert answer.action in actions
 
 
@@ -198,9 +190,9 @@ def test_an_action_that_the_vocabulary_cannot_spell_is_named(build, language_mod
         decode = staticmethod(language_model.chat.decode)
 
     policy = build(speller=ActionSpeller(Narrow(), end=language_model.stop_ids[-1]))
-    assert policy.act([request(actions=("look", "go"))])[0].action in ("look", "go")
+    assert policy.act([asking(actions=("look", "go"))])[0].action in ("look", "go")
     with pytest.raises(UsageError, match=r"cannot spell the action 'Go' \(it says 'go'\)"):
-        policy.act([request(actions=("look", "Go"))])
+        policy.act([asking(actions=("look", "Go"))])
 
 
 def play(context, budget=None):

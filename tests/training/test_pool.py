@@ -13,11 +13,11 @@ from agentgym.core.types import Completion, Step, Trajectory
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.errors import UsageError
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.config import RolloutConfig
-from agentgym.training.distinct_states import DistinctStates
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.collect.distinct_states import DistinctStates
+from agentgym.training.collect.pool import RolloutPool
+from agentgym.training.collect.task_order import TaskOrder
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.pool import RolloutPool
-from agentgym.training.task_order import TaskOrder
 from tests.waiting import wait_until
 
 ENV = "agentgym/EZPoints-v0"

@@ -14,9 +14,9 @@ from agentgym.core.types import Completion
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.rollout.datapool import DataPool
+from agentgym.training.collect.pool import RolloutPool
+from agentgym.training.collect.pooled import RUN_FILE, PooledCollector
 from agentgym.training.loop import Trainer
-from agentgym.training.pool import RolloutPool
-from agentgym.training.pooled import RUN_FILE, PooledCollector
 from agentgym.training.run import resume, start
 from tests.training.pooled_runs import forked, kill_at_random, model_bytes, played, settings, store
 

@@ -9,12 +9,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentgym.algos.objective import Objective
 from agentgym.errors import UsageError
-from agentgym.training.engines.hf import HfEngine
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models.language_model import copied, load_model, save_model
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.head import ChunkedHead
-from agentgym.training.learner.learner import Learner
-from agentgym.training.models.models import copied, load_model, save_model
+from agentgym.training.learner.update import Learner
 from tests.training.batches import OBJECTIVES, all_log_probs, some_batch, some_rows, weights_of
 
 LOW = {"dtype": "bfloat16", "learning_rate": 1e-3, "max_grad_norm": None}

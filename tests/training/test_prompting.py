@@ -7,14 +7,14 @@ import pytest
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.core.types import Request
 from agentgym.errors import UnsupportedEnvError, UsageError
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.types import Generation
+from agentgym.inference.models.tiny import CHAT_TEMPLATE, environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.policy.prompted import make_policy, make_speller
 from agentgym.prompts.chat_tokenizer import ChatTokenizer
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import ENVIRONMENTS, suite_spec
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.types import Generation
-from agentgym.training.models.tiny import CHAT_TEMPLATE, environment_texts, tiny_model, word_tokenizer
-from agentgym.training.policy.prompted import make_policy, make_speller
 
 SOKOBAN = "agentgym/Sokoban-v0"
 

@@ -8,13 +8,13 @@ import pytest
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.cli import main
 from agentgym.errors import UsageError
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.reward_model_file import REWARD_MODEL_FILE, read_reward_model
+from agentgym.inference.policy.agent import make_model_agent, model_facts
+from agentgym.inference.policy.recomputation import open_checker
+from agentgym.inference.policy.saved import weights_sha256
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.models.models import save_model
-from agentgym.training.models.reward_model_file import REWARD_MODEL_FILE, read_reward_model
-from agentgym.training.policy.agent import make_model_agent, model_facts
-from agentgym.training.policy.model_check import open_checker
-from agentgym.training.policy.saved import weights_sha256
 from agentgym.training.run import start
 
 SETTINGS = {
@@ -66,7 +66,7 @@ def actions(played):
 
 @pytest.mark.parametrize("algorithm", ["istar", "prime"])
 def test_the_most_rewarded_candidate_is_played(checkpoint, envs, algorithm, monkeypatch):
-    from agentgym.training.policy.rerank import ResponseReward
+    from agentgym.inference.policy.rerank import ResponseReward
 
     seen = []
     rewards = ResponseReward.rewards

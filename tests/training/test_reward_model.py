@@ -12,22 +12,23 @@ from agentgym.algos.process import implicit_rewards, outcome_loss, pool, prefere
 from agentgym.algos.table import ALGORITHMS
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
+from agentgym.inference.models.language_model import copied, load_model
+from agentgym.inference.models.reward_model_file import read_reward_model
 from agentgym.training.config import TINY, TrainConfig, override
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
-from agentgym.training.learner.learner import DivergenceError
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.learner.tree import PACKINGS
+from agentgym.training.learner.update import DivergenceError
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.models import copied, load_model
-from agentgym.training.models.reward_model_file import read_reward_model
-from agentgym.training.reward_model import OutcomeModelScorer, PreferenceScorer
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.setup import TrainingSetup, check_fits
+from agentgym.training.stages.reward_model import OutcomeModelScorer, PreferenceScorer
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 from tests.training.batches import all_log_probs, some_rows
+from tests.training.test_loop import logged, same, weights
 
 SMALL = {
     "model": "tiny:0.1m",
@@ -54,23 +55,6 @@ def config(algorithm="istar", **changes):
     given = {key.replace("__", "."): value for key, value in changes.items()}
     settings = SMALL | (OWN if ALGORITHMS[algorithm].reward_model else {}) | given
     return override(TrainConfig(algorithm=algorithm, env_id="agentgym/Sokoban-v0"), settings)
-
-
-def weights(folder, name="model"):
-    model = load_model(last_checkpoint(folder) / name).model
-    return {key: tensor.clone() for key, tensor in model.state_dict().items()}
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def logged(folder):
-    lines = [line.to_json() for line in read_metrics(folder)]
-    return [
-        {key: value for key, value in line.items() if key not in ("seconds", "tokens_per_second")}
-        for line in lines
-    ]
 
 
 def reward_model(language_model, *, reference=False, dtype=torch.float32, **settings):

@@ -15,14 +15,15 @@ from agentgym.core.types import Completion, Request
 from agentgym.envs.ezpoints.env import EZPointsEnv
 from agentgym.errors import UsageError
 from agentgym.history.rollouts import read_rollouts
-from agentgym.training.config import TINY, RolloutConfig, override
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.policy.policy import LanguageModelPolicy
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.collect.pool import RolloutPool
+from agentgym.training.collect.rollout_journal import RolloutJournal
+from agentgym.training.collect.task_order import TaskOrder
+from agentgym.training.config import TINY, override
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.policy.policy import LanguageModelPolicy
-from agentgym.training.pool import RolloutPool
-from agentgym.training.rollout_journal import RolloutJournal
 from agentgym.training.run import resume, start
-from agentgym.training.task_order import TaskOrder
 from tests.training import killed
 from tests.training.test_loop import config, logged, same, weights
 from tests.training.test_pool_admission import RandomWorker
@@ -164,10 +165,10 @@ def test_a_process_that_was_killed_is_followed_by_one_that_goes_on(gone, tmp_pat
     for update in range(settings.iterations):  # the first groups begun, each once
         kept = read_rollouts(folder, update + 1)
         groups = [order.episodes(3 * update + place, 4) for place in range(3)]
-        assert [(each.seed, each.rollout) for each in kept] == [
+        assert [(each.trajectory.seed, each.trajectory.rollout) for each in kept] == [
             (spec.seed, spec.rollout) for specs in groups for spec in specs
         ]
-        for version in (step.version for each in kept for step in each.steps):
+        for version in (step.completion.version for each in kept for step in each.trajectory.steps):
             assert update - settings.rollout.max_staleness <= version <= update
     if not (settings.rollout.max_staleness and settings.rollout.overlap):
         requests = play(lambda: start(settings, tmp_path, logs=["jsonl"]))

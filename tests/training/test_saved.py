@@ -7,11 +7,12 @@ import torch
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.policy.open import default_prompting, open_model, tiny_size, vocabulary_texts
+from agentgym.inference.policy.saved import SavedAgent, Training, read_agent, weights_sha256
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import suite_spec
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.policy.open import default_prompting, open_model, tiny_size
-from agentgym.training.policy.saved import SavedAgent, Training, read_agent, save_agent, weights_sha256
+from tests.saved_agents import save_agent
 
 SOKOBAN = "agentgym/Sokoban-v0"
 TRAINING = Training(
@@ -95,20 +96,22 @@ def test_the_sha256_is_that_of_all_weights_in_order(tmp_path, language_model):
 
 def test_a_tiny_model_is_made_for_its_environment(envs):
     prompting = Prompting.tiny(suite_spec(SOKOBAN).prompt)
-    first, again, other = (open_model("tiny:0.1m", envs, prompting, seed) for seed in (1, 1, 2))
+    texts = vocabulary_texts("tiny:0.1m", [(envs, prompting)])
+    first, again, other = (open_model("tiny:0.1m", texts, prompting, seed) for seed in (1, 1, 2))
     assert torch.equal(first.model.lm_head.weight, again.model.lm_head.weight)
     assert not torch.equal(first.model.lm_head.weight, other.model.lm_head.weight)
     assert first.tokenizer.get_vocab() == other.tokenizer.get_vocab()
     for text in ("up", " up", "actions", "Nothing happened", "stuck"):
         assert len(first.chat.encode(text)) == len(text.split())
-    wide = open_model("tiny:0.1m", envs, prompting.replaced({"budget": 5000}), 1)
+    wide = open_model("tiny:0.1m", texts, prompting.replaced({"budget": 5000}), 1)
     assert wide.model.config.max_position_embeddings == 5512
 
 
 def test_a_path_is_loaded(tmp_path, language_model, envs):
     save_model(tmp_path, language_model)
+    assert vocabulary_texts(str(tmp_path), [(envs, Prompting.default(suite_spec(SOKOBAN).prompt))]) == []
     loaded = open_model(
-        str(tmp_path), envs, Prompting.default(suite_spec(SOKOBAN).prompt), 0, dtype=torch.bfloat16
+        str(tmp_path), [], Prompting.default(suite_spec(SOKOBAN).prompt), 0, dtype=torch.bfloat16
     )
     assert loaded.model.dtype == torch.bfloat16
     assert loaded.tokenizer.get_vocab() == language_model.tokenizer.get_vocab()

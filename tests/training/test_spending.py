@@ -2,14 +2,15 @@
 
 import json
 import os
+from dataclasses import asdict
 
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.history.ledger import LEDGER_FILE, TrainingLedger, read_ledger
 from agentgym.history.run import read_metrics
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.run import resume, start
+from agentgym.training.track.spending import LEDGER_FILE, TrainingLedger, read_ledger
 
 SMALL = {
     "model": "tiny:0.1m",
@@ -62,5 +63,5 @@ def test_a_damaged_ledger_is_one_line(tmp_path):
         with pytest.raises(UsageError, match=message) as raised:
             read_ledger(tmp_path)
         assert "\n" not in str(raised.value)
-    (tmp_path / LEDGER_FILE).write_text(TrainingLedger(device="cpu").to_json())
+    (tmp_path / LEDGER_FILE).write_text(json.dumps(asdict(TrainingLedger(device="cpu"))))
     assert read_ledger(tmp_path) == TrainingLedger(device="cpu")

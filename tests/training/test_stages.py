@@ -8,10 +8,10 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
-from agentgym.training.checkpoint import last_checkpoint, load_checkpoint
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.run import read_config, resume, start
 from agentgym.training.stages import OUTCOME, Stages, stages_of
+from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 
 EZPOINTS = "agentgym/EZPoints-v0"
 SMALL = {
@@ -32,7 +32,8 @@ from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.grpo import OBJECTIVE
 from agentgym.core.arrays import Floats
-from agentgym.training.stages import OutcomeScorer, PolicyMinimiser, Stages, open_pool
+from agentgym.training.stages import Stages
+from agentgym.training.stages.outcome import OutcomeScorer, PolicyMinimiser, open_pool
 
 LOG = []
 

@@ -1,8 +1,7 @@
 """Requests that come and go between two decoding steps."""
 
 from collections import deque
-from contextlib import contextmanager
-from threading import Event, Thread, current_thread
+from threading import Event, Thread
 
 import pytest
 import torch
@@ -10,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentgym.errors import UsageError
-from agentgym.training.engines import GenerationRequest, Sampling
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.responses import SampledResponse
-from agentgym.training.engines.stepping import SteppingEngine
-from agentgym.training.engines.vllm import VllmEngine
-from agentgym.training.models.models import save_model
-from agentgym.training.models.tiny import tiny_model, word_tokenizer
+from agentgym.inference.engines import GenerationRequest, Sampling
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.responses import SampledResponse
+from agentgym.inference.engines.stepping import SteppingEngine
+from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.models.language_model import save_model
+from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, mixed_requests, prompt
@@ -189,7 +188,7 @@ def tiny():
 @pytest.fixture(scope="module")
 def asked(tiny):
     """Requests of every kind, and their generations in one batch."""
-    from agentgym.training.engines.choices import ActionSpeller
+    from agentgym.inference.engines.choices import ActionSpeller
 
     speller = ActionSpeller(tiny.chat, end=tiny.stop_ids[-1])
     requests = mixed_requests(tiny, speller, (17, 1, 40, 5, 17, 90, 33, 64))
@@ -300,28 +299,3 @@ def test_tokens_say_which_weights_drew_them(tiny, tmp_path, monkeypatch, kind):
         expected = [forward_logprobs(model, asked, said.ids) for model in (tiny.model, other)]
         assert close(said.logprobs, expected[0][:old] + expected[1][old:])
         assert 8 <= old <= 13
-
-
-def test_a_stream_of_its_own_holds_all_steps_and_waits_for_new_weights(monkeypatch):
-    """What torch would be asked for; there is no GPU here."""
-    entered, waited = [], []
-
-    class Stream:
-        def wait_stream(self, other):
-            waited.append(other)
-
-    @contextmanager
-    def using(stream):
-        entered.append((stream, current_thread().name))
-        yield
-        entered.append(None)
-
-    monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "stream", using)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "the learner's")
-    engine = Counting()
-    engine.start(own_stream=True)
-    assert len(engine.generate([request(), request()])) == 2
-    assert entered == [(engine._stream, "engine")]
-    engine.sync([], version=4)
-    assert waited == ["the learner's"]

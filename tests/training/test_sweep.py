@@ -3,7 +3,7 @@
 import json
 import shutil
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,7 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.errors import UsageError
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
-from agentgym.training.config import TINY, TrainConfig
-from benchmarks import state_hash
-from benchmarks.algorithms import comparison, coverage, games, plan, report, runs
+from benchmarks.algorithms import comparison, games, plan, report, runs
 from benchmarks.algorithms.claims import Claim
 from benchmarks.algorithms.studies import STUDIES
 
@@ -78,24 +76,20 @@ def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
     assert (tmp_path / "curves" / "ezpoints.png").exists() is False  # GRPO alone has no panel
 
 
+def test_a_committed_run_of_an_unfinished_study_is_not_trained_again(tmp_path, monkeypatch):
+    run = _runs(0.5)[0]
+    fields = {**asdict(run), "arm": "GRPO"}
+    for name, part in (("sweep-a.json", "unfinished"), ("sweep-b.json", "runs")):
+        (tmp_path / name).write_text(json.dumps({part: [{**fields, "digest": name}]}))
+    assert list(runs.committed(tmp_path)) == ["sweep-a.json"]
+    assert runs.committed(tmp_path)["sweep-a.json"] == replace(run, digest="sweep-a.json")
+
+
 def test_an_arm_that_cannot_be_trained_is_left_out(monkeypatch, tmp_path):
     monkeypatch.setattr(plan, "FOLDER", tmp_path)
     arm = plan.Arm("wrong", "grpo", {"algorithm_options.wrong": 1})
     with pytest.raises(UsageError, match="wrong"):
         arm.config(plan.ENVIRONMENTS["errands"], 0)
-
-
-def test_what_an_arm_does_not_set_is_the_algorithms_default():
-    arms = {arm.label: arm for arm in STUDIES["spo3-ablations"].arms}
-    published = arms["the published constants"].config(plan.ENVIRONMENTS["errands"], 0)
-    assert (
-        published.algorithm_options
-        == TrainConfig(algorithm="spo3", env_id=published.env_id).algorithm_options
-    )
-    assert (
-        arms["3SPO"].config(plan.ENVIRONMENTS["errands"], 0).algorithm_options != published.algorithm_options
-    )
-    assert TINY.config("spo3", published.env_id).algorithm_options != published.algorithm_options
 
 
 PAGES = Path(report.__file__).parent
@@ -110,36 +104,62 @@ def test_committed_pages_follow_from_their_numbers(study, tmp_path, monkeypatch)
     assert (tmp_path / f"{name}.md").read_text() == (PAGES / f"{name}.md").read_text()
 
 
-def test_the_page_of_state_hashes_follows_from_its_numbers():
-    root = PAGES.parents[1]
-    found = json.loads((root / state_hash.FOUND).read_text())
-    assert {each["case"] for each in found} == {case.name for case in state_hash.CASES}
-    page = (root / state_hash.PAGE).read_text(encoding="utf-8")
-    assert state_hash.BEGIN + state_hash.table(found) + state_hash.END in page
-    trained = json.loads((root / state_hash.TRAINED).read_text(encoding="utf-8"))
-    assert state_hash.TRAINED_BEGIN + state_hash.trained_table(trained) + state_hash.TRAINED_END in page
-
-
-def test_texts_merge_and_split_the_states_that_they_do():
-    states, texts = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 2, 2, 2])
-    assert state_hash.mixed(states, texts) == {"groups": 2, "share": 0.5, "steps": 0.4}  # 0 is split
-    assert state_hash.mixed(texts, states) == {"groups": 1, "share": 1.0, "steps": 0.6}  # 1 and 2 are merged
-
-
-def test_intervals_of_students_t_hold_the_mean_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    t, bootstrap = coverage.coverage(rng.normal(0.5, 0.1, 40), rng)
-    assert 0.93 <= t <= 0.97
-    assert bootstrap < 0.93  # which the tables had with three seeds
+CLAIM = Claim("GiGPO", "GRPO", "")
 
 
 @pytest.mark.parametrize(
-    ("rival", "verdict"),
-    [((0.2, 0.6, 0.4), "open"), ((0.1, 0.12, 0.11), "appears"), ((0.9, 0.9, 0.89), "reversed")],
+    ("gain", "confirmed", "p", "verdict"),
+    [
+        (0.1, 0.1, 0.04, "holds"),
+        (0.1, 0.1, 0.06, "open"),
+        (0.1, -0.1, 0.04, "not confirmed"),
+        (-0.1, -0.1, 0.04, "reversed"),
+        (-0.1, 0.1, 0.04, "not confirmed"),
+    ],
 )
-def test_an_ordering_appears_where_the_interval_of_the_difference_excludes_0(rival, verdict):
-    lines = [report.Line("GiGPO", _runs(0.5, 0.45, 0.55)), report.Line("GRPO", _runs(*rival))]
-    assert report._verdict(Claim("GiGPO", "GRPO", ""), lines)[0] == verdict
+def test_a_verdict_needs_the_adjusted_test_and_the_seeds_held_back(gain, confirmed, p, verdict):
+    spread = np.linspace(-0.01, 0.01, 10)
+    cell = report._Cell(spread + gain, spread + confirmed)
+    assert cell.verdict(p) == verdict
+    assert cell.p == pytest.approx(2 / 2**10)
+
+
+def test_no_ordering_is_told_before_all_runs_are_there(monkeypatch):
+    study = replace(
+        STUDIES["orderings"], environments=("ezpoints",), declared=(CLAIM,), seeds=(0, 1, 2), held_back=(3, 4)
+    )
+    rng = np.random.default_rng(0)
+    done = [
+        (label, replace(run, seed=seed))
+        for label, base in (("GiGPO", 0.6), ("GRPO", 0.5))
+        for seed, run in enumerate(_runs(*(base + rng.uniform(0, 0.05, 5))))
+    ]
+    assert "Results are hidden until all" in "\n".join(report._declared(study, done[:-1]))
+    page = "\n".join(report._declared(study, done))
+    assert "| GiGPO > GRPO |" in page
+    assert "open: +" in page  # three seeds cannot reach .05
+    assert "In all: 0 holds, 1 open, 0 not confirmed, 0 reversed." in page
+    lines = report._lines(study, "ezpoints", done)
+    assert [len(line.runs) for line in lines] == [3, 3]
+
+
+def test_runs_of_declared_orderings_are_kept_apart_until_all_are_there():
+    study = replace(STUDIES["orderings"], seeds=(0,), held_back=(1,))
+    cells = [{"seed": 0}, {"seed": 1}]
+    assert report._runs(study, cells, 3) == {"runs": [], "unfinished": cells}
+    assert report._runs(study, cells, 2) == {"runs": cells[:1], "held_back": cells[1:]}
+    assert report._runs(STUDIES["main"], cells, 3) == {"runs": cells}
+
+
+def test_declared_seeds_are_their_own():
+    study = STUDIES["orderings"]
+    assert len(set(study.seeds)) == 40
+    assert len(set(study.held_back)) == 10
+    assert not {*study.seeds, *study.held_back} & {*plan.SEEDS, *plan.MAIN_SEEDS}
+    assert not {*study.seeds} & {*study.held_back}
+    assert len(runs.keys_of(study)) == len(study.arms) * 3 * 50
+    labels = {arm.label for arm in study.arms}
+    assert {claim.better for claim in study.declared} | {claim.worse for claim in study.declared} == labels
 
 
 def _runs(*successes):

@@ -12,8 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
-from agentgym.training.models.models import LanguageModel, load_model, save_model
-from agentgym.training.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.models.language_model import LanguageModel, load_model, save_model
+from agentgym.inference.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
+from tests.training.test_loop import same
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +26,6 @@ def directory(language_model, tmp_path_factory):
 
 def weights(model):
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
 @pytest.mark.parametrize(("size", "expected"), [("0.1m", 0.1e6), ("0.8m", 0.8e6), ("5m", 5e6)])
@@ -166,7 +163,7 @@ import importlib.util, json, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name, *rest)
 try:
-    import agentgym.training.engines
+    import agentgym.inference.engines
 except Exception as error:
     print(json.dumps([type(error).__name__, str(error), "torch" in sys.modules]))
 """

@@ -12,10 +12,10 @@ from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import Learner
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.learner.tree import PACKINGS, _cuts, own_packs, pack_tree
+from agentgym.training.learner.update import Learner
 from tests.pace import within
 from tests.training.batches import OBJECTIVES, some_batch, weights_of
 from tests.training.padded import padded_statistics, padded_values

@@ -11,20 +11,21 @@ import torch
 
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
+from agentgym.inference.engines import GenerationRequest, Sampling, weight_transfer
+from agentgym.inference.engines.choices import ActionTrie
+from agentgym.inference.engines.sync_check import CanaryError, SyncCheck
+from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.models.language_model import copied, load_model, save_model
+from agentgym.inference.models.lora import Adapter
+from agentgym.inference.models.pictures import Picture, PicturePrompt
 from agentgym.prompts.settings import Prompting
 from agentgym.training import setup
-from agentgym.training.config import RolloutConfig, TrainConfig, override
-from agentgym.training.engines import GenerationRequest, Sampling, weight_transfer
-from agentgym.training.engines.choices import ActionTrie
-from agentgym.training.engines.sync_check import CanaryError, SyncCheck
-from agentgym.training.engines.vllm import VllmEngine
+from agentgym.training.collect.config import RolloutConfig
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.update import Learner
 from agentgym.training.machine.resources import Machine, described, resolve
-from agentgym.training.models.lora import Adapter
-from agentgym.training.models.models import copied, load_model, save_model
-from agentgym.training.models.pictures import Picture, PicturePrompt
 from agentgym.training.run import start
 from tests.training import stand_in_vllm
 from tests.training.batches import OBJECTIVES, some_batch, some_rows

@@ -9,7 +9,7 @@ import pytest
 from agentgym.cli import main
 from agentgym.recipes import reader  # noqa: F401  # what imports run is no part of the walk
 from agentgym.training import run  # noqa: F401
-from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.update import Learner
 
 MAX_ON_STACK, MAX_ENTERED = 12, 14
 TRAINER = ("agentgym.cli.train", "agentgym.recipes", "agentgym.training.")

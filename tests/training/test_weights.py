@@ -16,19 +16,24 @@ from transformers import (
 )
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.models import weights
+from agentgym.inference.models.families import make_family_model
+from agentgym.inference.models.language_model import (
+    LanguageModel,
+    copied,
+    load_model,
+    open_directory,
+    save_model,
+)
+from agentgym.inference.models.lora import merged_weights
+from agentgym.inference.models.tiny import tiny_vision_model, word_tokenizer
 from agentgym.training.config import TrainConfig, override
-from agentgym.training.engines.hf import HfEngine
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.learner import Learner
+from agentgym.training.learner.update import Learner
 from agentgym.training.machine.resources import resolve
-from agentgym.training.models import weights
-from agentgym.training.models.families import save_family_model
-from agentgym.training.models.lora import merged_weights
-from agentgym.training.models.models import LanguageModel, copied, load_model, open_directory, save_model
-from agentgym.training.models.tiny import word_tokenizer
-from agentgym.training.models.tiny_vision import tiny_vision_model
 from agentgym.training.setup import TrainingSetup
 from tests.training.batches import OBJECTIVES, some_batch, some_rows
 
@@ -39,7 +44,7 @@ KINDS = ("qwen2", "qwen3", "llama3", "vl")
 def directories(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for kind in KINDS[:-1]:
-        save_family_model(folder / kind, kind, ["Go up."], context=4096)
+        save_model(folder / kind, make_family_model(kind, ["Go up."], context=4096))
     save_model(folder / "vl", tiny_vision_model("0.1m", word_tokenizer(["Go up."])))
     return folder
 

@@ -5,11 +5,11 @@ import pytest
 
 from agentgym.core.types import Request
 from agentgym.errors import UsageError
-from agentgym.training.engines import GenerationRequest, Sampling
-from agentgym.training.engines.hf import HfEngine
-from agentgym.training.engines.replay import RecordingEngine, ReplayEngine
-from agentgym.training.models.tiny import tiny_model
-from agentgym.training.policy.policy import LanguageModelPolicy
+from agentgym.inference.engines import GenerationRequest, Sampling
+from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.recording import RecordingEngine, ReplayEngine
+from agentgym.inference.models.tiny import tiny_model
+from agentgym.inference.policy.policy import LanguageModelPolicy
 from tests.training.plain import ACTIONS, mixed_requests
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agentgym.core.elements import (
+from agentgym.core.markup import (
     HTML_TAGS,
     SVG_TAGS,
     Element,
