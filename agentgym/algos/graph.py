@@ -8,7 +8,7 @@ import numpy as np
 
 from agentgym.algos.advantage import joint, segment_ends
 from agentgym.algos.batch import StepBatch
-from agentgym.algos.matching import Match, check_known, match_states
+from agentgym.algos.matching import Match, check_known, match_actions, match_states
 from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.core.options import check_choice
 from agentgym.core.stopwatch import stage
@@ -126,10 +126,7 @@ def distinct(batch: StepBatch, source: Ints, target: Ints, reward: Floats) -> Bo
     Raises:
         ValueError: ``actions`` is missing.
     """
-    if batch.actions is None:
-        raise ValueError('actions is missing: edges="unique" tells edges apart by their actions')
-    names: dict[str, int] = {}
-    action = np.array([names.setdefault(action, len(names)) for action in batch.actions], dtype=np.int64)
+    action = match_actions(batch)
     arrived = np.where(_successes(batch), -1, target)
     worth = np.unique(reward, return_inverse=True)[1]
     first = np.unique(joint(source, arrived, action, worth), return_index=True)[1]

@@ -9,6 +9,7 @@ the rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 from typing import Literal, TypeAlias
 
@@ -53,9 +54,26 @@ def match_states(batch: StepBatch, match: Match = "state", *, threshold: float =
         return _embedding_clusters(batch, threshold)
     if batch.texts is None:
         raise ValueError(f'texts is missing: match="{match}" needs the observation of each step')
-    names: dict[str, int] = {}
-    text = np.array([names.setdefault(text, len(names)) for text in batch.texts], dtype=np.int64)
-    return joint(batch.group, text) if match == "text" else _similar_clusters(batch, threshold)
+    if match == "text":
+        return joint(batch.group, _first_seen(batch.texts))
+    return _similar_clusters(batch, threshold)
+
+
+def match_actions(batch: StepBatch) -> Ints:
+    """Number the actions by their texts; equal numbers are one text.
+
+    Raises:
+        ValueError: ``actions`` is missing.
+
+    Example:
+        >>> batch = StepBatch.of(group=[0] * 3, trajectory=[0] * 3, state="AAA", reward=[0] * 3,
+        ...                      actions=("left", "right", "left"))
+        >>> match_actions(batch).tolist()
+        [0, 1, 0]
+    """
+    if batch.actions is None:
+        raise ValueError("actions is missing: give the text of each step's action")
+    return _first_seen(batch.actions)
 
 
 def group_sizes(anchor: Ints) -> Ints:
@@ -100,6 +118,12 @@ def check_known(name: str, column: Ints) -> None:
     if (column < 0).any():
         row = int(np.flatnonzero(column < 0)[0])
         raise ValueError(f"{name} is missing on row {row}: give every state's hash, or match by text instead")
+
+
+def _first_seen(texts: Sequence[str]) -> Ints:
+    """Number texts in the order in which each is seen first."""
+    names: dict[str, int] = {}
+    return np.array([names.setdefault(text, len(names)) for text in texts], dtype=np.int64)
 
 
 def _similar_clusters(batch: StepBatch, threshold: float) -> Ints:
