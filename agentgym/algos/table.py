@@ -32,6 +32,8 @@ REFERENCES: Final[Mapping[str, str]] = {
     "hgpo": "hgpo:ALGORITHM",
     "graphgpo": "graphgpo:ALGORITHM",
     "g2po": "g2po:ALGORITHM",
+    "rtmc": "rtmc:ALGORITHM",
+    "gagpo": "gagpo:ALGORITHM",
     "sampo": "sampo:ALGORITHM",
     "steppo": "steppo:ALGORITHM",
     "spo3": "spo3:ALGORITHM",

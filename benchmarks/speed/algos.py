@@ -85,6 +85,7 @@ def make_batch(groups: int) -> StepBatch:
         values=rng.normal(size=n),
         next_values=rng.normal(size=n),
         tokens=rng.integers(*TOKENS, size=n),
+        actions=tuple(f"go {move}" for move in np.roll(moves, -1, axis=1).ravel().tolist()),
     )
 
 

@@ -244,6 +244,57 @@ def g2po(
     return [a + weight * b for a, b in zip(grpo(batch, std=std), parts, strict=True)]
 
 
+def rtmc(batch: StepBatch, *, gamma: float = 0.99, prior: float = 2.0, std: bool = False) -> Column:
+    """Values of actions over first visits, less values of states that are smoothed towards the group's."""
+    assert batch.actions is not None
+    reward, value, group, state = rewards(batch), returns(batch, gamma), batch.group, batch.state
+    names = [(int(g), int(s), a) for g, s, a in zip(group, state, batch.actions, strict=True)]
+    visits: dict[tuple[int, int, str], Column] = defaultdict(list)
+    worth: dict[int, Column] = defaultdict(list)
+    for rows in trajectories(batch):
+        worth[int(group[rows[0]])].append(sum(reward[row] for row in rows))
+        seen = set()
+        for row in rows:
+            if names[row] not in seen:
+                seen.add(names[row])
+                visits[names[row]].append(value[row])
+    at_state: dict[tuple[int, int], Column] = defaultdict(list)
+    for (g, s, _), found in visits.items():
+        at_state[g, s] += found
+    action = {name: mean(found) for name, found in visits.items()}
+    smoothed = {
+        name: (sum(found) + prior * mean(worth[name[0]])) / (len(found) + prior)
+        for name, found in at_state.items()
+    }
+    result = [action[name] - smoothed[name[:2]] for name in names]
+    if std:
+        members: dict[int, Column] = defaultdict(list)
+        for name, a in zip(names, result, strict=True):
+            members[name[0]].append(a)
+        scale = {name: deviation(found, 0) for name, found in members.items()}
+        result = [
+            a / (scale[n[0]] if scale[n[0]] > 1e-8 else 1.0) for n, a in zip(names, result, strict=True)
+        ]
+    return result
+
+
+def gagpo(batch: StepBatch, *, gamma: float = 0.95, lam: float = 0.8, norm: str = "group") -> Column:
+    """GAE over mean returns of states, compared within each group."""
+    names: list[Hashable] = list(zip(batch.group.tolist(), batch.state.tolist(), strict=True))
+    visits: dict[Hashable, Column] = defaultdict(list)
+    for name, value in zip(names, returns(batch, gamma), strict=True):
+        visits[name].append(value)
+    values = [mean(visits[name]) for name in names]
+    reward, result = rewards(batch), [0.0] * len(batch)
+    for rows in trajectories(batch):
+        found = estimated([reward[r] for r in rows], [values[r] for r in rows], [0.0], gamma, lam)
+        for row, a in zip(rows, found, strict=True):
+            result[row] = a
+    if norm == "none":
+        return result
+    return compared(result, batch.group.tolist() if norm == "group" else [0] * len(batch))
+
+
 def estimated(reward: Column, values: Column, after: Column, gamma: float, lam: float) -> Column:
     """GAE over one sequence; ``after`` is read at its end."""
     result, running, following = [0.0] * len(reward), 0.0, after[-1] if after else 0.0

@@ -23,6 +23,16 @@ OPTIONS = {
         "std": st.booleans(),
         "success_reward": st.sampled_from([None, 10.0]),
     },
+    "rtmc": {
+        "gamma": st.sampled_from([0.0, 0.5, 1.0]),
+        "prior": st.sampled_from([0.0, 0.5, 2.0]),
+        "std": st.booleans(),
+    },
+    "gagpo": {
+        "gamma": st.sampled_from([0.0, 0.5, 1.0]),
+        "lam": st.sampled_from([0.0, 0.5, 1.0]),
+        "norm": st.sampled_from(["group", "batch", "none"]),
+    },
     "hgpo": {
         "history": st.integers(0, 4),
         "alpha": st.sampled_from([0.0, 1.0, 2.0]),

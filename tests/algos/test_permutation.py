@@ -15,7 +15,7 @@ OPTIONS = {
 }
 """Options on which the sums over trajectories depend."""
 
-TOLERANCE = {"gigpo": 1e-7, "graphgpo": 1e-7, "g2po": 1e-7, "sampo": 1e-7, "hgpo": 1e-7, "prime": 1e-7}
+TOLERANCE = dict.fromkeys(("gigpo", "graphgpo", "g2po", "gagpo", "sampo", "hgpo", "prime"), 1e-7)
 """Of algorithms that divide by deviations of small groups; 1e-9 of all others."""
 
 

@@ -76,6 +76,8 @@ def test_every_page_is_some_algorithms():
         ("hgpo", {"states", "reference"}),
         ("graphgpo", {"states", "reference"}),
         ("g2po", {"states", "reference"}),
+        ("rtmc", {"states"}),
+        ("gagpo", {"states", "reference"}),
         ("sampo", {"states", "reference"}),
         ("grpo", {"reference"}),
         ("dr_grpo", set()),
