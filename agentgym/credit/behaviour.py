@@ -1,0 +1,165 @@
+"""Policies with known action probabilities over a state graph, and episodes that they play."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentgym.algos.batch import StepBatch
+from agentgym.core.arrays import Floats, Ints
+from agentgym.credit.graph import WIN_REWARD, StateGraph
+from agentgym.credit.truth import Truth
+
+
+def mixture(graph: StateGraph, strength: float, *, rejected: float = 0.0) -> Floats:
+    """Return (E,) the probabilities of a mixture of the oracle and chance.
+
+    With probability |strength| it draws among the actions that begin a shortest way to a win (for a negative
+    strength: among the others), else among all actions that are accepted. A state without such actions, or
+    from which no win can be reached, is left to chance.
+
+    Args:
+        graph: the task's states.
+        strength: from -1 to 1.
+        rejected: probability of the edge `agentgym.credit.graph.REJECTED`, where the graph has it.
+    """
+    away, source = graph.distances(), graph.source
+    accepted = graph.valid.astype(np.float64)
+    nearer = away[graph.target] < away[source]
+    liked = accepted * (nearer if strength >= 0 else ~nearer)
+    chance = accepted / _sums(graph, accepted)[source]
+    chosen = liked / np.maximum(_sums(graph, liked), 1.0)[source]
+    weight = np.where((_sums(graph, liked) > 0) & np.isfinite(away), abs(strength), 0.0)[source]
+    result = weight * chosen + (1.0 - weight) * chance
+    return np.where(graph.valid, (1.0 - rejected) * result, rejected) if rejected else result
+
+
+def _sums(graph: StateGraph, weight: Floats) -> Floats:
+    """Return (S,) the sums of a weight over the edges of each state; 1 where there is no edge."""
+    sums = np.bincount(graph.source, weight, len(graph.won))
+    return np.where(np.diff(graph.first) > 0, sums, 1.0)
+
+
+def strength_for(
+    graphs: Sequence[StateGraph], success: float, *, horizon: int, rejected: float = 0.0
+) -> float:
+    """Return the strength at which `mixture` wins a share of its episodes, on average over tasks.
+
+    Args:
+        graphs: the tasks.
+        success: share of episodes won.
+        horizon: the step limit.
+        rejected: as `mixture` takes it.
+
+    Raises:
+        ValueError: no strength reaches that share.
+    """
+
+    def won(strength: float) -> float:
+        policies = (mixture(graph, strength, rejected=rejected) for graph in graphs)
+        pairs = zip(graphs, policies, strict=True)
+        return float(np.mean([Truth.of(graph, p, horizon=horizon).values[-1, 0] for graph, p in pairs]))
+
+    low, high = -1.0, 1.0
+    if not won(low) <= success <= won(high):
+        raise ValueError(
+            f"mixtures win {won(low):.1%} to {won(high):.1%} here: {success:.0%} is out of reach"
+        )
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (middle, high) if won(middle) < success else (low, middle)
+    return (low + high) / 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episodes:
+    """Groups of episodes on state graphs, one group a task, with the truth about their steps."""
+
+    batch: StepBatch
+    """n steps, as training collects them; a win earns `WIN_REWARD`."""
+    task: Ints
+    """(n,) index of the task."""
+    edge: Ints
+    """(n,) edge of the task's graph that the step takes."""
+    left: Ints
+    """(n,) steps left before it."""
+    advantage: Floats
+    """(n,) its true advantage, on the scale on which a win is 1."""
+
+
+def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episodes:
+    """Play a group of episodes of each task.
+
+    Args:
+        truths: the tasks, with the policy.
+        size: episodes of a group.
+        rng: source of the draws.
+    """
+    runs = [_play_task(truth, size, rng) for truth in truths]
+    task = np.repeat(np.arange(len(runs)), [len(run.edge) for run in runs])
+    offset = np.cumsum([0, *(len(truth.graph.won) for truth in truths)])[task]
+    pairs = list(zip(truths, runs, strict=True))
+    columns = {
+        name: np.concatenate([getattr(truth.graph, name)[run.edge] for truth, run in pairs])
+        for name in ("source", "target", "valid", "wins")
+    }
+    ended = np.concatenate([truth.graph.ended[truth.graph.target[run.edge]] for truth, run in pairs])
+    left = np.concatenate([run.left for run in runs])
+    trajectory = task * size + np.concatenate([run.member for run in runs])
+    batch = StepBatch.of(
+        group=task,
+        trajectory=trajectory,
+        state=columns["source"] + offset,
+        next_state=columns["target"] + offset,
+        reward=WIN_REWARD * columns["wins"],
+        won=np.bincount(trajectory, columns["wins"])[trajectory] > 0,
+        valid=columns["valid"],
+        terminated=ended,
+        truncated=~ended & (left == 1),
+        tokens=np.ones(len(task), dtype=np.int64),
+        progress=columns["wins"],
+        texts=tuple(text for run in runs for text in run.texts),
+        actions=tuple(truth.graph.actions[edge] for truth, run in pairs for edge in run.edge.tolist()),
+    )
+    return Episodes(
+        batch=batch,
+        task=task,
+        edge=np.concatenate([run.edge for run in runs]),
+        left=left,
+        advantage=np.concatenate([truth.advantages(run.edge, run.left) for truth, run in pairs]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Steps of one task's group, episode after episode."""
+
+    edge: Ints
+    """(n,) edges taken."""
+    left: Ints
+    """(n,) steps left before each."""
+    member: Ints
+    """(n,) index of the episode."""
+    texts: tuple[str, ...]
+    """n observations before the steps."""
+
+
+def _play_task(truth: Truth, size: int, rng: np.random.Generator) -> _Run:
+    graph, horizon = truth.graph, truth.horizon
+    bounds = np.append(0.0, np.cumsum(truth.policy))
+    taken = np.full((horizon, size), -1)
+    state, alive = np.zeros(size, dtype=np.int64), np.arange(size)
+    for step in range(horizon):
+        here = state[alive]
+        low, high = bounds[graph.first[here]], bounds[graph.first[here + 1]]
+        edge = np.searchsorted(bounds, low + (high - low) * rng.random(len(here)), side="right") - 1
+        edge = np.clip(edge, graph.first[here], graph.first[here + 1] - 1)
+        taken[step, alive] = edge
+        state[alive] = graph.target[edge]
+        alive = alive[~graph.ended[state[alive]]]
+    member, time = np.nonzero(taken.T >= 0)
+    edges = taken.T[member, time]
+    seen = np.where(time > 0, graph.text[np.append(0, edges[:-1])], 0)
+    return _Run(edges, horizon - time, member, tuple(graph.texts[each] for each in seen.tolist()))

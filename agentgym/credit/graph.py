@@ -1,0 +1,145 @@
+"""Graph of all states of a task, found by playing every action from every snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, cast
+
+import numpy as np
+
+from agentgym.core.arrays import Bools, Floats, Ints
+from agentgym.core.episodes import observed_text
+from agentgym.core.types import Snapshot
+from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
+
+MAX_STATES = 200_000
+"""Most states of a graph, by default."""
+
+WIN_REWARD = 10.0
+"""Reward of a step that wins, as GiGPO, HGPO, GraphGPO, 3SPO and iStar train; all other steps earn 0."""
+
+REJECTED = "(rejected)"
+"""Action that no game accepts: an edge from a state to itself, which costs a step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateGraph:
+    """S states of one task and the E actions that lead from one to the next, as arrays.
+
+    State 0 is the first one. The edges of a state are consecutive, and a state where the game is over has
+    none. Which state follows an action is certain.
+    """
+
+    task_id: str
+    hashes: tuple[str, ...]
+    """S state hashes; equal ones where a state is there with several observations."""
+    ended: Bools
+    """(S,) whether the game is over by its own rules."""
+    won: Bools
+    """(S,) whether it is over and won."""
+    first: Ints
+    """(S + 1,) first edge of each state: those of s are ``first[s]`` up to ``first[s + 1]``."""
+    target: Ints
+    """(E,) state that an edge leads to."""
+    valid: Bools
+    """(E,) whether the environment accepts the action."""
+    actions: tuple[str, ...]
+    """E actions."""
+    text: Ints
+    """(E,) index of the observation after an edge in ``texts``."""
+    texts: tuple[str, ...]
+    """Distinct observations; the first one is that of the reset."""
+
+    @property
+    def source(self) -> Ints:
+        """(E,) state that an edge leads from."""
+        return np.repeat(np.arange(len(self.won)), np.diff(self.first))
+
+    @property
+    def wins(self) -> Floats:
+        """(E,) 1 where an edge wins, else 0."""
+        return self.won[self.target].astype(np.float64)
+
+    def distances(self) -> Floats:
+        """Return (S,) the fewest steps from each state to a win, inf where none leads there."""
+        source = self.source
+        away = np.where(self.won, 0.0, np.inf)
+        while True:
+            nearer = away.copy()
+            np.minimum.at(nearer, source, away[self.target] + 1.0)
+            if np.array_equal(nearer, away):
+                return away
+            away = nearer
+
+
+def explore(
+    env: AgentEnv[Any],
+    task: str,
+    *,
+    max_states: int = MAX_STATES,
+    rejected: bool = False,
+    observed: bool = False,
+) -> StateGraph:
+    """Play every admissible action from every state that can be reached within the step limit.
+
+    Args:
+        env: an environment whose actions are enumerated and whose outcomes are certain.
+        task: id of the task.
+        max_states: most states.
+        rejected: whether each state also has the edge `REJECTED`.
+        observed: whether two observations of a state are two states, as for a policy that reads the last one.
+
+    Raises:
+        UsageError: actions are templates, chance plays a part, or there are more states.
+    """
+    if env.action_kind != "enumerated":
+        raise UsageError(
+            f"{type(env).__name__} has actions with free slots, so that its states cannot be listed: set "
+            'actions="candidates" where it takes that, or use Monte Carlo'
+        )
+    observation, info = env.reset(seed=0, options={"task": task})
+    texts = {observed_text(observation): 0}
+    states = {(info["state_hash"], 0): 0}
+    open_states: list[tuple[Snapshot, tuple[str, ...]] | None] = [
+        (env.snapshot(), info["admissible_actions"])
+    ]
+    chance = env.snapshot().rng
+    ended, won, first = [False], [False], [0]
+    edges: list[tuple[int, bool, str, int]] = []
+    for number in count():
+        if number == len(open_states):
+            break
+        snapshot, admissible = open_states[number] or (None, ())
+        open_states[number] = None
+        for action in (*admissible, REJECTED) if rejected and admissible else admissible:
+            env.restore(cast(Snapshot, snapshot))
+            observation, _, terminated, truncated, info = env.step(action)
+            text = texts.setdefault(observed_text(observation), len(texts))
+            target = states.setdefault((info["state_hash"], text if observed else 0), len(states))
+            edges.append((target, bool(info["action_is_valid"]), action, text))
+            if target < len(won):
+                continue
+            reached = env.snapshot()
+            if reached.rng != chance:
+                raise UsageError(f"{type(env).__name__} draws random numbers: switch its noise off")
+            ended.append(terminated)
+            won.append(terminated and bool(info["won"]))
+            open_states.append(None if terminated or truncated else (reached, info["admissible_actions"]))
+            if len(won) > max_states:
+                raise UsageError(f"task {task} has more than {max_states:,} states: lower the step limit")
+        first.append(len(edges))
+    targets, valid, actions, text_numbers = zip(*edges, strict=True)
+    return StateGraph(
+        task_id=task,
+        hashes=tuple(name for name, _ in states),
+        ended=np.array(ended),
+        won=np.array(won),
+        first=np.array(first),
+        target=np.array(targets),
+        valid=np.array(valid),
+        actions=actions,
+        text=np.array(text_numbers),
+        texts=tuple(texts),
+    )
