@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.algos.batch import StepBatch
-from agentgym.core.arrays import Floats, Ints
+from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.credit.graph import WIN_REWARD, StateGraph
 from agentgym.credit.truth import Truth
 
@@ -26,20 +26,21 @@ def mixture(graph: StateGraph, strength: float, *, rejected: float = 0.0) -> Flo
         rejected: probability of the edge `agentgym.credit.graph.REJECTED`, where the graph has it.
     """
     away, source = graph.distances(), graph.source
-    accepted = graph.valid.astype(np.float64)
+    accepted = np.where(_sums(graph, graph.valid)[source] > 0, graph.valid, True)
     nearer = away[graph.target] < away[source]
-    liked = accepted * (nearer if strength >= 0 else ~nearer)
+    liked = accepted & (nearer if strength >= 0 else ~nearer) & np.isfinite(away[source])
     chance = accepted / _sums(graph, accepted)[source]
-    chosen = liked / np.maximum(_sums(graph, liked), 1.0)[source]
-    weight = np.where((_sums(graph, liked) > 0) & np.isfinite(away), abs(strength), 0.0)[source]
-    result = weight * chosen + (1.0 - weight) * chance
-    return np.where(graph.valid, (1.0 - rejected) * result, rejected) if rejected else result
+    number = _sums(graph, liked)[source]
+    weight = np.where(number > 0, abs(strength), 0.0)
+    result: Floats = weight * liked / np.maximum(number, 1.0) + (1.0 - weight) * chance
+    if not rejected:
+        return result
+    return np.where(graph.valid, (1.0 - rejected) * result, np.maximum(rejected, result))
 
 
-def _sums(graph: StateGraph, weight: Floats) -> Floats:
-    """Return (S,) the sums of a weight over the edges of each state; 1 where there is no edge."""
-    sums = np.bincount(graph.source, weight, len(graph.won))
-    return np.where(np.diff(graph.first) > 0, sums, 1.0)
+def _sums(graph: StateGraph, flags: Bools) -> Floats:
+    """Return (S,) the number of marked edges of each state."""
+    return np.bincount(graph.source, flags, len(graph.won)).astype(np.float64)
 
 
 def strength_for(

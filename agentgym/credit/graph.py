@@ -88,7 +88,7 @@ def explore(
         env: an environment whose actions are enumerated and whose outcomes are certain.
         task: id of the task.
         max_states: most states.
-        rejected: whether each state also has the edge `REJECTED`.
+        rejected: whether each state also has the edge `REJECTED`; one without any other edge always has.
         observed: whether two observations of a state are two states, as for a policy that reads the last one.
 
     Raises:
@@ -113,7 +113,8 @@ def explore(
             break
         snapshot, admissible = open_states[number] or (None, ())
         open_states[number] = None
-        for action in (*admissible, REJECTED) if rejected and admissible else admissible:
+        stuck = snapshot is not None and not admissible
+        for action in (*admissible, REJECTED) if stuck or (rejected and admissible) else admissible:
             env.restore(cast(Snapshot, snapshot))
             observation, _, terminated, truncated, info = env.step(action)
             text = texts.setdefault(observed_text(observation), len(texts))

@@ -1,0 +1,158 @@
+"""Estimators of advantages as functions of episodes, those with a critic or a reward model trained first.
+
+Critic and reward model are tables, one entry a state or an action, fitted to episodes of the same policy. A
+table is what a network could come to at best on these states: nothing is smoothed, nothing forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from agentgym.algos.advantage import discounted, step_rewards, trajectory_sums
+from agentgym.algos.algorithm import Algorithm
+from agentgym.algos.options import bind_options
+from agentgym.algos.table import find_algorithm
+from agentgym.core.arrays import Floats
+from agentgym.credit.behaviour import Episodes
+from agentgym.credit.truth import Truth
+from agentgym.errors import UsageError
+
+Estimator: TypeAlias = Callable[[Episodes], Floats]
+"""Function from n steps to (n,) advantages, on any scale."""
+
+BETA, RATE = 0.05, 0.5
+"""Scale of implicit rewards, and step of Adam in a table of logits."""
+
+
+def estimator(
+    name: str, truths: Sequence[Truth], training: Sequence[Episodes], options: Mapping[str, Any]
+) -> Estimator:
+    """Return the advantage of an algorithm as a function of episodes.
+
+    Args:
+        name: algorithm, as `agentgym.algos.table.find_algorithm` takes it.
+        truths: the tasks, whose policy sampled the episodes.
+        training: episodes that a critic or a reward model learns from, a draw an iteration.
+        options: options of the algorithm; those that it does not have are left out.
+
+    Raises:
+        UsageError: there is no such algorithm, or it plays episodes of its own.
+    """
+    algorithm = find_algorithm(name)
+    if algorithm.snapshot:
+        raise UsageError(f"{name} plays episodes of its own, so that it has no advantage of given ones")
+    known = {key: value for key, value in options.items() if key in algorithm.options}
+    advantage = bind_options(algorithm.advantage, known)
+    if algorithm.critic:
+        return _with_critic(algorithm, advantage, training)
+    if algorithm.reward_model:
+        return _with_reward_model(algorithm, advantage, truths, training)
+    return lambda episodes: advantage(episodes.batch)
+
+
+def _with_critic(
+    algorithm: Algorithm, advantage: Callable[..., Floats], training: Sequence[Episodes]
+) -> Estimator:
+    """Fit each state's value to the mean of the discounted returns that followed it."""
+    gamma = float(algorithm.defaults["gamma"])
+    states = np.concatenate([each.batch.state for each in training])
+    returns = np.concatenate(
+        [discounted(step_rewards(each.batch), each.batch.trajectory, gamma) for each in training]
+    )
+    number, total = np.bincount(states), np.bincount(states, returns)
+    table = np.where(number > 0, total / np.maximum(number, 1), returns.mean())
+
+    def values(state: Any) -> Floats:
+        inside = state < len(table)
+        return np.where(inside, table[np.where(inside, state, 0)], returns.mean())
+
+    def estimate(episodes: Episodes) -> Floats:
+        here, there = values(episodes.batch.state), values(episodes.batch.next_state)
+        steps = episodes.batch.with_columns(values=here, next_values=there)
+        return advantage(steps, values=here) if algorithm.unit == "token" else advantage(steps)
+
+    return estimate
+
+
+def _with_reward_model(
+    algorithm: Algorithm,
+    advantage: Callable[..., Floats],
+    truths: Sequence[Truth],
+    training: Sequence[Episodes],
+) -> Estimator:
+    """Fit implicit rewards, log-ratios of a table of logits to the policy, by the algorithm's loss."""
+    model = ImplicitRewards(truths, pairs=not algorithm.binary)
+    for each in training:
+        model.update(each)
+
+    def estimate(episodes: Episodes) -> Floats:
+        ratios = model.log_ratios(episodes)
+        if not algorithm.binary:
+            return advantage(episodes.batch, BETA * ratios)
+        batch = episodes.batch
+        return advantage(batch.with_columns(outcome=batch.won.astype(np.float64)), ratios)
+
+    return estimate
+
+
+class ImplicitRewards:
+    """A process reward model of one logit an edge, with Adam.
+
+    Its reward of a step is ``log pi_phi(a | s) - log pi(a | s)``, ``pi_phi`` proportional to
+    ``pi exp(logit)``; an episode's score h is beta times the sum. It minimises ``-log sigmoid(h+ - h-)`` over
+    pairs of a group (iStar Eq. 2), or the cross-entropy of ``sigmoid(h)`` with the outcome (PRIME).
+    """
+
+    def __init__(self, truths: Sequence[Truth], *, pairs: bool):
+        """Start as the policy."""
+        self.truths, self.pairs = truths, pairs
+        self.offset = np.cumsum([0, *(len(truth.policy) for truth in truths)])
+        states = np.cumsum([0, *(len(truth.graph.won) for truth in truths)])
+        self.source = np.concatenate(
+            [truth.graph.source + first for truth, first in zip(truths, states[:-1], strict=True)]
+        )
+        self.policy = np.concatenate([truth.policy for truth in truths])
+        self.logits: Floats
+        self.mean: Floats
+        self.square: Floats
+        self.logits, self.mean, self.square = (np.zeros(len(self.policy)) for _ in range(3))
+        self.steps = 0
+
+    def _weights(self) -> tuple[Floats, Floats]:
+        """Return (E,) pi_phi, and (S,) the normalisers."""
+        raised: Floats = self.policy * np.exp(self.logits)
+        normaliser: Floats = np.bincount(self.source, raised).astype(np.float64)
+        return raised / normaliser[self.source], normaliser
+
+    def log_ratios(self, episodes: Episodes) -> Floats:
+        """Return (n,) the log-ratio of each step."""
+        edge = episodes.edge + self.offset[episodes.task]
+        _, normaliser = self._weights()
+        result: Floats = self.logits[edge] - np.log(normaliser[self.source[edge]])
+        return result
+
+    def update(self, episodes: Episodes) -> None:
+        """Take one step of Adam on a draw of groups."""
+        batch = episodes.batch
+        starts = batch.starts
+        h = BETA * trajectory_sums(batch, self.log_ratios(episodes))[starts]
+        won, group = batch.won[starts], batch.group[starts]
+        if self.pairs:
+            better, worse = np.nonzero((group[:, None] == group) & won[:, None] & ~won)
+            push = 1.0 / (1.0 + np.exp(h[better] - h[worse])) / max(len(better), 1)
+            slope = np.bincount(worse, push, len(h)) - np.bincount(better, push, len(h))
+        else:
+            slope = (1.0 / (1.0 + np.exp(-h)) - won) / len(h)
+        per_step = BETA * np.repeat(slope, batch.lengths)
+        edge = episodes.edge + self.offset[episodes.task]
+        weights, normaliser = self._weights()
+        there = np.bincount(self.source[edge], per_step, len(normaliser))[self.source]
+        gradient = np.bincount(edge, per_step, len(self.logits)) - weights * there
+        self.steps += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient**2
+        mean, square = self.mean / (1 - 0.9**self.steps), self.square / (1 - 0.999**self.steps)
+        self.logits = self.logits - RATE * mean / (np.sqrt(square) + 1e-8)

@@ -1,0 +1,121 @@
+"""How near an estimator of advantages comes to the truth: seven measures over groups that are drawn again.
+
+E is the mean over all steps of all draws, A the true advantage, a the estimate. A *step* is an action in a
+state of a task with so many steps left; m is the mean of a over the draws in which the step was taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentgym.algos.advantage import joint
+from agentgym.core.arrays import Floats
+from agentgym.credit.behaviour import Episodes
+from agentgym.credit.truth import Truth
+
+CLEAR = 0.1
+"""Advantage from which on a wrong sign counts: a tenth of a win."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Measures of one estimator; nan where it gives no signal at all."""
+
+    correlation: float
+    """``E[a A] / sqrt(E[a^2] E[A^2])``: Pearson's about 0, where a step neither helps nor harms."""
+    rank: float
+    """Spearman's: Pearson's correlation of the ranks of a and A."""
+    wrong_signs: float
+    """``P(a A < 0 given |A| > CLEAR)``."""
+    no_signal: float
+    """``P(a = 0)``."""
+    bias: float
+    """``1 - E[m A]^2 / (E[m^2] E[A^2])``: what no number of groups would mend."""
+    variance: float
+    """``1 - E[m^2] / E[a^2]``: the part of the estimate that differs from draw to draw of the same step.
+
+    ``correlation^2 = (1 - bias) (1 - variance)`` where the steps of both are the same."""
+    cosine: float
+    """``<u, g> / (|u| |g|)``, g the gradient of the wins in a table of logits, u the mean over draws of
+    ``sum_t a_t grad log pi``; |u|^2 is estimated from pairs of different draws."""
+
+
+def agreement(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Sequence[Floats]) -> Agreement:
+    """Measure an estimator.
+
+    Args:
+        truths: the tasks.
+        draws: two or more draws of groups of all tasks.
+        estimates: (n,) advantages of each draw, on any scale.
+    """
+    a, truth = np.concatenate(estimates), np.concatenate([draw.advantage for draw in draws])
+    clear = np.abs(truth) > CLEAR
+    bias, variance = _bias_and_variance(draws, a, truth)
+    return Agreement(
+        correlation=_ratio(float(a @ truth), math.sqrt((a @ a) * (truth @ truth))),
+        rank=_correlation(_ranks(a), _ranks(truth)),
+        wrong_signs=_ratio(float((a * truth < 0)[clear].sum()), float(clear.sum())),
+        no_signal=float((a == 0).mean()),
+        bias=bias,
+        variance=variance,
+        cosine=_cosine(truths, draws, estimates),
+    )
+
+
+def _ratio(above: float, below: float) -> float:
+    return float(above / below) if below > 0 else math.nan
+
+
+def _correlation(x: Floats, y: Floats) -> float:
+    x, y = x - x.mean(), y - y.mean()
+    return _ratio(float(x @ y), math.sqrt((x @ x) * (y @ y)))
+
+
+def _ranks(x: Floats) -> Floats:
+    """Return (n,) ranks, equal values sharing the mean of theirs."""
+    _, index, counts = np.unique(x, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[index]
+
+
+def _bias_and_variance(draws: Sequence[Episodes], a: Floats, truth: Floats) -> tuple[float, float]:
+    """Compare means of steps that two or more draws have; E[m^2] is over pairs of different draws."""
+    parts = [np.concatenate([getattr(draw, name) for draw in draws]) for name in ("task", "edge", "left")]
+    step = joint(*parts)
+    draw = np.repeat(np.arange(len(draws)), [len(each.task) for each in draws])
+    cell = joint(step, draw)
+    _, rows = np.unique(cell, return_index=True)
+    mean, of = np.bincount(cell, a) / np.bincount(cell), step[rows]
+    number, total = np.bincount(of), np.bincount(of, mean)
+    pairs = total**2 - np.bincount(of, mean**2)
+    again = number > 1
+    squares = np.where(again, pairs / np.maximum(number * (number - 1), 1), 0.0)
+    weight, known = np.bincount(step) * again, again[step]
+    signal = float(weight @ squares)
+    product = float(weight @ (total / number * np.bincount(step, truth) / np.bincount(step)))
+    bias = 1.0 - _ratio(product**2, signal * float(truth[known] @ truth[known]))
+    return bias, 1.0 - _ratio(signal, float(a[known] @ a[known])) if signal > 0 else math.nan
+
+
+def _cosine(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Sequence[Floats]) -> float:
+    """Compare the expected update with the gradient, all tasks in one vector."""
+    gradients = [truth.gradient() for truth in truths]
+    total = [np.zeros(len(each)) for each in gradients]
+    own, along = 0.0, 0.0
+    for draw, a in zip(draws, estimates, strict=True):
+        for number, truth in enumerate(truths):
+            rows, size = draw.task == number, len(truth.policy)
+            edge = draw.edge[rows]
+            source = truth.graph.source
+            there = np.bincount(source[edge], a[rows], len(truth.graph.won))[source]
+            update = np.bincount(edge, a[rows], size) - truth.policy * there
+            total[number] += update
+            own += float(update @ update)
+            along += float(update @ gradients[number])
+    n = len(draws)
+    length = (sum(float(each @ each) for each in total) - own) / (n * (n - 1))
+    size_of_gradient = sum(float(each @ each) for each in gradients)
+    return _ratio(along / n, math.sqrt(length * size_of_gradient)) if length > 0 else math.nan
