@@ -143,16 +143,16 @@ class ImplicitRewards:
         if self.pairs:
             better, worse = np.nonzero((group[:, None] == group) & won[:, None] & ~won)
             push = 1.0 / (1.0 + np.exp(h[better] - h[worse])) / max(len(better), 1)
-            slope = np.bincount(worse, push, len(h)) - np.bincount(better, push, len(h))
+            slope: Floats = np.bincount(worse, push, len(h)) - np.bincount(better, push, len(h))
         else:
             slope = (1.0 / (1.0 + np.exp(-h)) - won) / len(h)
         per_step = BETA * np.repeat(slope, batch.lengths)
         edge = episodes.edge + self.offset[episodes.task]
         weights, normaliser = self._weights()
         there = np.bincount(self.source[edge], per_step, len(normaliser))[self.source]
-        gradient = np.bincount(edge, per_step, len(self.logits)) - weights * there
+        gradient: Floats = np.bincount(edge, per_step, len(self.logits)) - weights * there
         self.steps += 1
         self.mean = 0.9 * self.mean + 0.1 * gradient
         self.square = 0.999 * self.square + 0.001 * gradient**2
         mean, square = self.mean / (1 - 0.9**self.steps), self.square / (1 - 0.999**self.steps)
-        self.logits = self.logits - RATE * mean / (np.sqrt(square) + 1e-8)
+        self.logits -= RATE * mean / (np.sqrt(square) + 1e-8)

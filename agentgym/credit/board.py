@@ -1,0 +1,183 @@
+"""Board of estimators: how near each comes to the truth on suites whose states can all be listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from agentgym.algos.table import ALGORITHMS, find_algorithm
+from agentgym.core.options import check_choice
+from agentgym.credit.behaviour import mixture, play, strength_for
+from agentgym.credit.estimators import estimator
+from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
+from agentgym.credit.measures import Agreement, agreement
+from agentgym.credit.truth import Truth
+from agentgym.registration import open_env
+
+TASKS = 5
+"""Tasks of a seed; no two seeds share one."""
+
+DRAWS = 20
+"""Draws of groups of all tasks of a seed."""
+
+REJECTED_RATE, PENALTY = 0.1, 0.1
+"""Rate of rejected actions where they are punished, and the cost of one; a win earns 10."""
+
+ITERATIONS = (1, 10, 100)
+"""Draws of groups that critics and reward models learn from."""
+
+TRUE = "exact"
+"""Name of the row of the true advantage."""
+
+Matching: TypeAlias = Literal["state", "text"]
+
+
+@dataclass(frozen=True, slots=True)
+class CreditSuite:
+    """A suite whose states can all be listed: 1,000 and more a task, in the median of the first 50 tasks."""
+
+    env_id: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def graphs(self, numbers: Sequence[int]) -> list[StateGraph]:
+        """Return the states of tasks of the train split, by their numbers."""
+        env = open_env(self.env_id, split="train", options=self.options)
+        try:
+            return [explore(env, env.tasks[number].id, rejected=True) for number in numbers]
+        finally:
+            env.close()
+
+    @property
+    def horizon(self) -> int:
+        """Step limit."""
+        env = open_env(self.env_id, split="train", options=self.options)
+        return env.max_steps
+
+
+SUITES: Mapping[str, CreditSuite] = {
+    "sokoban": CreditSuite(
+        "agentgym/Sokoban-v0", {"dim_room": (8, 8), "num_boxes": 2, "max_optimal": 12, "max_steps": 20}
+    ),
+    "ezpoints": CreditSuite("agentgym/EZPoints-v0"),
+    "alfworld": CreditSuite("agentgym/ALFWorld-v0", {"difficulty": "easy", "max_steps": 8}),
+    "hotpotqa": CreditSuite(
+        "agentgym/HotpotQA-v0", {"actions": "candidates", "k": 2, "corpus": "own", "max_steps": 4}
+    ),
+    "sotopia": CreditSuite("agentgym/Sotopia-v0", {"actions": "candidates", "view": "lite", "max_turns": 6}),
+}
+"""Suites by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreditCell:
+    """Conditions under which estimators are compared."""
+
+    suite: str
+    success: float = 0.6
+    """Share of episodes that the policy wins, on average over the tasks of a seed."""
+    group_size: int = 8
+    penalty: bool = False
+    """Whether the policy sends rejected actions, which are punished."""
+    match: Matching = "state"
+    """Criterion by which estimators compare states."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreditRow:
+    """One estimator in one cell, of one seed."""
+
+    cell: CreditCell
+    seed: int
+    algorithm: str
+    """Name of the algorithm, or `TRUE`."""
+    iterations: int
+    """Draws of groups that its critic or reward model learned from; 0 where it has none."""
+    agreement: Agreement
+
+    def record(self) -> dict[str, Any]:
+        """Return the row as one flat record."""
+        return {
+            **asdict(self.cell),
+            "seed": self.seed,
+            "algorithm": self.algorithm,
+            "iterations": self.iterations,
+            **asdict(self.agreement),
+        }
+
+
+def default_algorithms() -> tuple[str, ...]:
+    """Return the algorithms that estimate advantages of given episodes, by name."""
+    return tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.snapshot)
+
+
+def measure(
+    suite: str,
+    cells: Sequence[CreditCell],
+    seed: int,
+    *,
+    algorithms: Sequence[str] = (),
+    tasks: int = TASKS,
+    draws: int = DRAWS,
+    iterations: Sequence[int] = ITERATIONS,
+) -> Iterator[CreditRow]:
+    """Yield the rows of one seed in each of a suite's cells, whose states are listed once.
+
+    Args:
+        suite: key of `SUITES`.
+        cells: conditions, all of this suite.
+        seed: picks the tasks and seeds the draws.
+        algorithms: names as `agentgym.algos.table.find_algorithm` takes them; by default all that need no
+            episodes of their own.
+        tasks: tasks of a seed.
+        draws: draws of groups.
+        iterations: draws of groups that critics and reward models learn from, a row each.
+
+    Raises:
+        UsageError: there is no such suite or algorithm.
+    """
+    check_choice("suite", suite, tuple(SUITES))
+    names = tuple(algorithms) or default_algorithms()
+    learned = {name: learns(name) for name in names}
+    graphs = SUITES[suite].graphs(range(seed * tasks, (seed + 1) * tasks))
+    horizon = SUITES[suite].horizon
+    for number, cell in enumerate(cells):
+        rejected = REJECTED_RATE if cell.penalty else 0.0
+        penalty = PENALTY if cell.penalty else 0.0
+        strength = strength_for(graphs, cell.success, horizon=horizon, rejected=rejected)
+        policies = [mixture(graph, strength, rejected=rejected) for graph in graphs]
+        truths = [
+            Truth.of(graph, policy, horizon=horizon, penalty=penalty / WIN_REWARD)
+            for graph, policy in zip(graphs, policies, strict=True)
+        ]
+        rng = np.random.default_rng((seed, number))
+        found = [play(truths, cell.group_size, rng) for _ in range(draws)]
+        most = max(iterations) if any(learned.values()) else 0
+        training = [play(truths, cell.group_size, rng) for _ in range(most)]
+        yield CreditRow(
+            cell=cell,
+            seed=seed,
+            algorithm=TRUE,
+            iterations=0,
+            agreement=agreement(truths, found, [draw.advantage for draw in found]),
+        )
+        options = {"match": cell.match, "penalty": penalty}
+        for name in names:
+            for spent in iterations if learned[name] else (0,):
+                estimate = estimator(name, truths, training[:spent], options)
+                estimates = [estimate(draw) for draw in found]
+                yield CreditRow(
+                    cell=cell,
+                    seed=seed,
+                    algorithm=name,
+                    iterations=spent,
+                    agreement=agreement(truths, found, estimates),
+                )
+
+
+def learns(name: str) -> bool:
+    """Return whether an algorithm has a critic or a reward model."""
+    algorithm = find_algorithm(name)
+    return bool(algorithm.critic or algorithm.reward_model)
