@@ -84,6 +84,10 @@ class Episodes:
     """(n,) index of the task."""
     edge: Ints
     """(n,) edge of the task's graph that the step takes."""
+    state: Ints
+    """(n,) state that it is taken in; numbers go on from task to task."""
+    next_state: Ints
+    """(n,) state that followed; the batch numbers both anew."""
     left: Ints
     """(n,) steps left before it."""
     advantage: Floats
@@ -109,11 +113,12 @@ def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episod
     ended = np.concatenate([truth.graph.ended[truth.graph.target[run.edge]] for truth, run in pairs])
     left = np.concatenate([run.left for run in runs])
     trajectory = task * size + np.concatenate([run.member for run in runs])
+    state, next_state = columns["source"] + offset, columns["target"] + offset
     batch = StepBatch.of(
         group=task,
         trajectory=trajectory,
-        state=columns["source"] + offset,
-        next_state=columns["target"] + offset,
+        state=state,
+        next_state=next_state,
         reward=WIN_REWARD * columns["wins"],
         won=np.bincount(trajectory, columns["wins"])[trajectory] > 0,
         valid=columns["valid"],
@@ -128,6 +133,8 @@ def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episod
         batch=batch,
         task=task,
         edge=np.concatenate([run.edge for run in runs]),
+        state=state,
+        next_state=next_state,
         left=left,
         advantage=np.concatenate([truth.advantages(run.edge, run.left) for truth, run in pairs]),
     )

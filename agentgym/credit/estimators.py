@@ -58,7 +58,7 @@ def _with_critic(
 ) -> Estimator:
     """Fit each state's value to the mean of the discounted returns that followed it."""
     gamma = float(algorithm.defaults["gamma"])
-    states = np.concatenate([each.batch.state for each in training])
+    states = np.concatenate([each.state for each in training])
     returns = np.concatenate(
         [discounted(step_rewards(each.batch), each.batch.trajectory, gamma) for each in training]
     )
@@ -70,7 +70,7 @@ def _with_critic(
         return np.where(inside, table[np.where(inside, state, 0)], returns.mean())
 
     def estimate(episodes: Episodes) -> Floats:
-        here, there = values(episodes.batch.state), values(episodes.batch.next_state)
+        here, there = values(episodes.state), values(episodes.next_state)
         steps = episodes.batch.with_columns(values=here, next_values=there)
         return advantage(steps, values=here) if algorithm.unit == "token" else advantage(steps)
 
@@ -140,13 +140,14 @@ class ImplicitRewards:
         starts = batch.starts
         h = BETA * trajectory_sums(batch, self.log_ratios(episodes))[starts]
         won, group = batch.won[starts], batch.group[starts]
+        slope: Any
         if self.pairs:
             better, worse = np.nonzero((group[:, None] == group) & won[:, None] & ~won)
             push = 1.0 / (1.0 + np.exp(h[better] - h[worse])) / max(len(better), 1)
-            slope: Floats = np.bincount(worse, push, len(h)) - np.bincount(better, push, len(h))
+            slope = np.bincount(worse, push, len(h)) - np.bincount(better, push, len(h))
         else:
             slope = (1.0 / (1.0 + np.exp(-h)) - won) / len(h)
-        per_step = BETA * np.repeat(slope, batch.lengths)
+        per_step: Floats = BETA * np.repeat(slope, batch.lengths)
         edge = episodes.edge + self.offset[episodes.task]
         weights, normaliser = self._weights()
         there = np.bincount(self.source[edge], per_step, len(normaliser))[self.source]
