@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from agentgym.algos import ppo
 from agentgym.algos.batch import StepBatch
@@ -174,6 +174,34 @@ def open_pool(setup: TrainingSetup) -> RolloutPool | PooledCollector:
     curriculum = Curriculum(config.curriculum, tasks) if config.curriculum else None
     order = TaskOrder(tasks, config.seed, curriculum)
     return RolloutPool(setup.worker, order, config.rollout, setup.ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedPool:
+    """A pool whose rollouts a collector changes before they are trained on; base of such collectors."""
+
+    pool: RolloutPool | PooledCollector
+
+    @property
+    def episodes(self) -> int:
+        """Episodes played to their ends by this process."""
+        return self.pool.episodes
+
+    def over_ranks(self) -> tuple[int, int]:
+        """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
+        return self.pool.over_ranks()
+
+    def close(self) -> None:
+        """End the rollouts that are being played ahead."""
+        self.pool.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the pool's state."""
+        return self.pool.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self.pool.load_state_dict(state)
 
 
 StageT = TypeVar("StageT", covariant=True)

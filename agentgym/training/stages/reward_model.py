@@ -28,15 +28,13 @@ from agentgym.algos.tokens import Unit
 from agentgym.core.arrays import Floats
 from agentgym.core.types import Group
 from agentgym.errors import UsageError
-from agentgym.training.collect.pool import RolloutPool
-from agentgym.training.collect.pooled import PooledCollector
 from agentgym.training.collect.rollout_batch import Collected
 from agentgym.training.config import TrainConfig
 from agentgym.training.learner.config import RewardModelConfig
 from agentgym.training.learner.reward_model import Answers, RewardModel
 from agentgym.training.learner.update import Learner
 from agentgym.training.setup import TrainingSetup
-from agentgym.training.stages.outcome import Stages, open_pool
+from agentgym.training.stages.outcome import Stages, WrappedPool, open_pool
 from agentgym.training.stages.protocols import RolloutBatch, Scorer, Scores, Stateless
 
 _FIT = 3
@@ -191,14 +189,13 @@ class OutcomeModelScorer(RewardModelScorer):
 
 
 @dataclass(frozen=True, slots=True)
-class AccuracyFilter:
+class AccuracyFilter(WrappedPool):
     """PRIME's filter: a pool's groups without those that succeed too rarely or too often.
 
     Where there are several attempts, the pool plays on for groups within the range; what its last one leaves
     outside is left out here.
     """
 
-    pool: RolloutPool | PooledCollector
     config: TrainConfig
 
     @classmethod
@@ -207,11 +204,6 @@ class AccuracyFilter:
         config = setup.config
         wanted = replace(config, rollout=replace(config.rollout, filter_on="accuracy"))
         return cls(open_pool(replace(setup, config=wanted)), config)
-
-    @property
-    def episodes(self) -> int:
-        """Episodes played to their ends by this process."""
-        return self.pool.episodes
 
     def collect(self, version: int) -> Collected:
         """Return the groups within the range; all episodes are reported. Outcomes are not graded."""
@@ -229,22 +221,6 @@ class AccuracyFilter:
             for member in group.trajectories
         ]
         return low <= sum(outcomes) / len(outcomes) <= high
-
-    def over_ranks(self) -> tuple[int, int]:
-        """Return the numbers of untrained and of pending groups of all ranks, which all have to call."""
-        return self.pool.over_ranks()
-
-    def close(self) -> None:
-        """End the rollouts that are being played ahead."""
-        self.pool.close()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the pool's state."""
-        return self.pool.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.pool.load_state_dict(state)
 
 
 def binary_outcome(earned: float, config: TrainConfig) -> float:

@@ -196,11 +196,14 @@ class BranchingWorker:
         ]
         first = {key: place for place, key in reversed(list(enumerate(keys)))}
         places = sorted(first.values())
-        answers = [(requests[place][0], completions[place]) for place in places]
-        played = (branch for part in _parts(answers, self.envs.num_envs) for branch in self._play(part))
+        played = self.play([(requests[place][0], completions[place]) for place in places])
         by_key = {keys[place]: branch for place, branch in zip(places, played, strict=True)}
         branches = (by_key[key].with_completion(each) for key, each in zip(keys, completions, strict=True))
         return [[next(branches) for _ in seeds] for _, seeds in wanted]
+
+    def play(self, answers: Sequence[_Answer]) -> list[Branch]:
+        """Play given completions, each from its state; return their branches."""
+        return [branch for part in _parts(answers, self.envs.num_envs) for branch in self._play(part)]
 
     # ---- inside -----------------------------------------------------------------------------
 
