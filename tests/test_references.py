@@ -27,6 +27,7 @@ UPWARD = {
     ("agentgym.algos.prime", "agentgym.training.stages.reward_model"): STAGES,
     ("agentgym.algos.spo3", "agentgym.training.stages.branching.collector"): STAGES,
     ("agentgym.algos.steppo", "agentgym.training.stages.outcome"): STAGES,
+    ("agentgym.algos.vine", "agentgym.training.stages.state_values"): STAGES,
     ("agentgym.registration", "agentgym.serving.env.client"): (
         "environments on a server are opened by id like any other, and their client is of the server's room"
     ),

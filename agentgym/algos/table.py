@@ -37,6 +37,8 @@ REFERENCES: Final[Mapping[str, str]] = {
     "sampo": "sampo:ALGORITHM",
     "steppo": "steppo:ALGORITHM",
     "spo3": "spo3:ALGORITHM",
+    "vine": "vine:ALGORITHM",
+    "exact": "vine:EXACT_ALGORITHM",
     "istar": "istar:ALGORITHM",
     "prime": "prime:ALGORITHM",
 }

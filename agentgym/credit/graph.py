@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
@@ -10,7 +11,7 @@ import numpy as np
 
 from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.core.episodes import observed_text
-from agentgym.core.types import Snapshot
+from agentgym.core.types import Observation, Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 
@@ -81,6 +82,7 @@ def explore(
     max_states: int = MAX_STATES,
     rejected: bool = False,
     observed: bool = False,
+    opened: Callable[[Observation, Mapping[str, Any]], object] = lambda observation, info: None,
 ) -> StateGraph:
     """Play every admissible action from every state that can be reached within the step limit.
 
@@ -90,6 +92,7 @@ def explore(
         max_states: most states.
         rejected: whether each state also has the edge `REJECTED`; one without any other edge always has.
         observed: whether two observations of a state are two states, as for a policy that reads the last one.
+        opened: takes the observation and info of each state that has edges, in order.
 
     Raises:
         UsageError: actions are templates, chance plays a part, or there are more states.
@@ -100,6 +103,7 @@ def explore(
             'actions="candidates" where it takes that, or use Monte Carlo'
         )
     observation, info = env.reset(seed=0, options={"task": task})
+    opened(observation, info)
     texts = {observed_text(observation): 0}
     states = {(info["state_hash"], 0): 0}
     open_states: list[tuple[Snapshot, tuple[str, ...]] | None] = [
@@ -128,6 +132,8 @@ def explore(
             ended.append(terminated)
             won.append(terminated and bool(info["won"]))
             open_states.append(None if terminated or truncated else (reached, info["admissible_actions"]))
+            if not (terminated or truncated):
+                opened(observation, info)
             if len(won) > max_states:
                 raise UsageError(f"task {task} has more than {max_states:,} states: lower the step limit")
         first.append(len(edges))

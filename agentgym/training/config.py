@@ -164,7 +164,7 @@ class TrainConfig(_WithSpec):
         if self.rollout.pool and (spec.snapshot or self.mix or self.curriculum):
             raise UsageError(
                 "rollout.pool (--rollouts) has whole episodes of one environment, in an order of its own: "
-                "choose an algorithm of whole episodes, not spo3, and leave out mix and curriculum.by"
+                "choose an algorithm of whole episodes, such as grpo, and leave out mix and curriculum.by"
             )
         if self.reward_model is not None and not spec.reward_model:
             raise UsageError(f"{self.algorithm} trains no reward model: leave out reward_model")

@@ -303,10 +303,16 @@ OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 """What belongs to an algorithm although it is no part of its advantage or its objective."""
 
 
+CEILINGS = ("vine", "exact")
+"""Algorithms that know values which others must guess; exact credit refuses the noisy environment."""
+
+
 def main_arms() -> tuple[Arm, ...]:
-    """Return an arm for each built-in algorithm, those that the trainer cannot train yet included."""
+    """Return an arm for each built-in algorithm but the ceilings, untrainable ones included."""
     return tuple(
-        Arm(algorithm.title, name, OWN_SETTINGS.get(name, {})) for name, algorithm in ALGORITHMS.items()
+        Arm(algorithm.title, name, OWN_SETTINGS.get(name, {}))
+        for name, algorithm in ALGORITHMS.items()
+        if name not in CEILINGS
     )
 
 

@@ -116,7 +116,7 @@ def test_a_run_whose_weights_wait_in_main_memory_is_the_same(tmp_path):
     assert all(torch.allclose(tensor, offloaded[name], atol=1e-5) for name, tensor in plain.items())
 
 
-@pytest.mark.parametrize("algorithm", ["gigpo", "ppo", "dapo", "g2po", "sampo"])
+@pytest.mark.parametrize("algorithm", ["gigpo", "ppo", "dapo", "g2po", "sampo", "vine", "exact"])
 def test_a_seed_decides_a_run_and_a_resumed_one_is_the_same(tmp_path, algorithm):
     whole, again, parts = (tmp_path / name for name in ("whole", "again", "parts"))
     start(config(algorithm), whole, logs=["jsonl"])

@@ -146,7 +146,7 @@ def test_settings_survive_a_file():
     assert config_from_json(json.loads(json.dumps(config_to_json(chosen)))) == chosen
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "steppo", "istar", "prime", "spo3"])
+@pytest.mark.parametrize("algorithm", ["ppo", "steppo", "istar", "prime", "spo3", "vine", "exact"])
 def test_algorithms_that_need_more_than_whole_episodes_are_refused(algorithm):
     further = {**MIX, "algorithm": algorithm, "algorithm_options": {}}
     for refused in (lambda: settings(algorithm), lambda: settings(mix=further)):

@@ -226,6 +226,7 @@ def test_an_episode_that_does_not_fit_is_named(tmp_path, direct, change, message
     ("algorithm", "changes"),
     [
         ("spo3", {}),
+        ("vine", {}),
         ("grpo", {"mix": [{"env_id": "agentgym/EZPoints-v0", "tasks": 1, "algorithm": ""}]}),
         ("grpo", {"curriculum": {"by": "optimal_moves", "levels": [1, 2], "iterations": 1}}),
     ],

@@ -80,6 +80,7 @@ RUNS = {
         {**STALE, "rollout__max_staleness": 2, "rollout__attempts": 2},
     ),
     "trees": ("spo3", {"iterations": 2}),
+    "continuations": ("vine", {"iterations": 2, "algorithm_options__continuations": 2}),
 }
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
 
+import numpy as np
+
+from agentgym.core.arrays import Floats
 from agentgym.core.types import Group, Trajectory
 
 Diagnostics: TypeAlias = Mapping[str, Mapping[str, float]]
@@ -57,3 +60,10 @@ class Collected:
         if self.ends is not None:
             return self.ends
         return [EpisodeEnd.of(member) for group in self.groups for member in group.trajectories]
+
+    def with_values(self, values: Sequence[Floats]) -> Self:
+        """Return the rollouts with the values of the states acted in, of each episode (T,); 0 follows it."""
+        after = [np.append(each, 0.0)[1:] for each in values]
+        none = np.zeros(0)
+        columns = {"values": np.concatenate([none, *values]), "next_values": np.concatenate([none, *after])}
+        return replace(self, columns={**self.columns, **columns})
