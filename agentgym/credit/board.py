@@ -13,7 +13,7 @@ from agentgym.core.options import check_choice
 from agentgym.credit.behaviour import mixture, play, strength_for
 from agentgym.credit.estimators import estimator
 from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
-from agentgym.credit.measures import Agreement, agreement
+from agentgym.credit.measures import CreditAgreement, agreement
 from agentgym.credit.truth import Truth
 from agentgym.registration import open_env
 
@@ -95,7 +95,7 @@ class CreditRow:
     """Name of the algorithm, or `TRUE`."""
     iterations: int
     """Draws of groups that its critic or reward model learned from; 0 where it has none."""
-    agreement: Agreement
+    agreement: CreditAgreement
 
     def record(self) -> dict[str, Any]:
         """Return the row as one flat record."""
@@ -140,41 +140,43 @@ def measure(
     """
     check_choice("suite", suite, tuple(SUITES))
     names = tuple(algorithms) or default_algorithms()
-    learned = {name: learns(name) for name in names}
+    spent = {name: tuple(iterations) if learns(name) else (0,) for name in names}
     graphs = SUITES[suite].graphs(range(seed * tasks, (seed + 1) * tasks))
-    horizon = SUITES[suite].horizon
     for number, cell in enumerate(cells):
-        rejected = REJECTED_RATE if cell.penalty else 0.0
-        penalty = PENALTY if cell.penalty else 0.0
-        strength = strength_for(graphs, cell.success, horizon=horizon, rejected=rejected)
-        policies = [mixture(graph, strength, rejected=rejected) for graph in graphs]
-        truths = [
-            Truth.of(graph, policy, horizon=horizon, penalty=penalty / WIN_REWARD)
-            for graph, policy in zip(graphs, policies, strict=True)
-        ]
+        truths = solve(graphs, cell, SUITES[suite].horizon)
         rng = np.random.default_rng((seed, number))
         found = [play(truths, cell.group_size, rng) for _ in range(draws)]
-        most = max(iterations) if any(learned.values()) else 0
+        most = max(max(each) for each in spent.values())
         training = [play(truths, cell.group_size, rng) for _ in range(most)]
-        yield CreditRow(
-            cell=cell,
-            seed=seed,
-            algorithm=TRUE,
-            iterations=0,
-            agreement=agreement(truths, found, [draw.advantage for draw in found]),
-        )
-        options = {"match": cell.match, "penalty": penalty}
+        options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
+        estimates = {(TRUE, 0): [draw.advantage for draw in found]}
         for name in names:
-            for spent in iterations if learned[name] else (0,):
-                estimate = estimator(name, truths, training[:spent], options)
-                estimates = [estimate(draw) for draw in found]
-                yield CreditRow(
-                    cell=cell,
-                    seed=seed,
-                    algorithm=name,
-                    iterations=spent,
-                    agreement=agreement(truths, found, estimates),
-                )
+            for learned in spent[name]:
+                estimate = estimator(name, truths, training[:learned], options)
+                estimates[name, learned] = [estimate(draw) for draw in found]
+        for (name, learned), values in estimates.items():
+            yield CreditRow(
+                cell=cell,
+                seed=seed,
+                algorithm=name,
+                iterations=learned,
+                agreement=agreement(truths, found, values),
+            )
+
+
+def solve(graphs: Sequence[StateGraph], cell: CreditCell, horizon: int) -> list[Truth]:
+    """Return the truth of tasks under a cell's policy.
+
+    Args:
+        graphs: the tasks.
+        cell: the conditions.
+        horizon: the step limit.
+    """
+    rejected, penalty = (REJECTED_RATE, PENALTY / WIN_REWARD) if cell.penalty else (0.0, 0.0)
+    strength = strength_for(graphs, cell.success, horizon=horizon, rejected=rejected)
+    policies = [mixture(graph, strength, rejected=rejected) for graph in graphs]
+    pairs = zip(graphs, policies, strict=True)
+    return [Truth.of(graph, policy, horizon=horizon, penalty=penalty) for graph, policy in pairs]
 
 
 def learns(name: str) -> bool:

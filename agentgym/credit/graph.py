@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -103,50 +102,88 @@ def explore(
             'actions="candidates" where it takes that, or use Monte Carlo'
         )
     observation, info = env.reset(seed=0, options={"task": task})
+    found = _Listing(observed)
+    found.reach(observation, info, env.snapshot, ended=False)
     opened(observation, info)
-    texts = {observed_text(observation): 0}
-    states = {(info["state_hash"], 0): 0}
-    open_states: list[tuple[Snapshot, tuple[str, ...]] | None] = [
-        (env.snapshot(), info["admissible_actions"])
-    ]
-    chance = env.snapshot().rng
-    ended, won, first = [False], [False], [0]
-    edges: list[tuple[int, bool, str, int]] = []
-    for number in count():
-        if number == len(open_states):
-            break
-        snapshot, admissible = open_states[number] or (None, ())
-        open_states[number] = None
+    first = [0]
+    while len(first) <= len(found.places):
+        number = len(first) - 1
+        snapshot, admissible = found.places[number] or (None, ())
+        found.places[number] = None
         stuck = snapshot is not None and not admissible
         for action in (*admissible, REJECTED) if stuck or (rejected and admissible) else admissible:
             env.restore(cast(Snapshot, snapshot))
             observation, _, terminated, truncated, info = env.step(action)
-            text = texts.setdefault(observed_text(observation), len(texts))
-            target = states.setdefault((info["state_hash"], text if observed else 0), len(states))
-            edges.append((target, bool(info["action_is_valid"]), action, text))
-            if target < len(won):
-                continue
-            reached = env.snapshot()
-            if reached.rng != chance:
-                raise UsageError(f"{type(env).__name__} draws random numbers: switch its noise off")
-            ended.append(terminated)
-            won.append(terminated and bool(info["won"]))
-            open_states.append(None if terminated or truncated else (reached, info["admissible_actions"]))
-            if not (terminated or truncated):
+            found.actions.append(action)
+            found.valid.append(bool(info["action_is_valid"]))
+            take = None if truncated else env.snapshot
+            if found.reach(observation, info, take, ended=terminated) and not (terminated or truncated):
                 opened(observation, info)
-            if len(won) > max_states:
+            if len(found.places) > max_states:
                 raise UsageError(f"task {task} has more than {max_states:,} states: lower the step limit")
-        first.append(len(edges))
-    targets, valid, actions, text_numbers = zip(*edges, strict=True)
-    return StateGraph(
-        task_id=task,
-        hashes=tuple(name for name, _ in states),
-        ended=np.array(ended),
-        won=np.array(won),
-        first=np.array(first),
-        target=np.array(targets),
-        valid=np.array(valid),
-        actions=actions,
-        text=np.array(text_numbers),
-        texts=tuple(texts),
-    )
+        first.append(len(found.actions))
+    return found.graph(task, first)
+
+
+class _Listing:
+    """States and edges found so far, in the order in which they are found."""
+
+    def __init__(self, observed: bool):
+        """Start with nothing; ``observed`` as `explore` takes it."""
+        self.observed = observed
+        self.states: dict[tuple[str, int], int] = {}
+        self.texts: dict[str, int] = {}
+        self.places: list[tuple[Snapshot, tuple[str, ...]] | None] = []
+        self.ended: list[bool] = []
+        self.won: list[bool] = []
+        self.target: list[int] = []
+        self.text: list[int] = []
+        self.actions: list[str] = []
+        self.valid: list[bool] = []
+        self.chance: Any = None
+
+    def reach(
+        self,
+        observation: Observation,
+        info: Mapping[str, Any],
+        take: Callable[[], Snapshot] | None,
+        *,
+        ended: bool,
+    ) -> bool:
+        """Add an edge to a state, and the state where it is new; return whether it is.
+
+        ``take``: takes a snapshot of the state; None where the step limit was reached.
+        """
+        text = self.texts.setdefault(observed_text(observation), len(self.texts))
+        name = info["state_hash"], text if self.observed else 0
+        new = name not in self.states
+        self.target.append(self.states.setdefault(name, len(self.states)))
+        self.text.append(text)
+        if new:
+            self.ended.append(ended)
+            self.won.append(ended and bool(info["won"]))
+            place = None if take is None else (take(), info["admissible_actions"])
+            self.places.append(None if ended else place)
+            self._check_chance(place)
+        return new
+
+    def _check_chance(self, place: tuple[Snapshot, tuple[str, ...]] | None) -> None:
+        if place is not None and len(self.places) == 1:
+            self.chance = place[0].rng
+        elif place is not None and place[0].rng != self.chance:
+            raise UsageError(f"{place[0].suite} draws random numbers: switch its noise off")
+
+    def graph(self, task: str, first: list[int]) -> StateGraph:
+        """Return all of it; the reset is no edge."""
+        return StateGraph(
+            task_id=task,
+            hashes=tuple(name for name, _ in self.states),
+            ended=np.array(self.ended),
+            won=np.array(self.won),
+            first=np.array(first),
+            target=np.array(self.target[1:]),
+            valid=np.array(self.valid),
+            actions=tuple(self.actions),
+            text=np.array(self.text[1:]),
+            texts=tuple(self.texts),
+        )

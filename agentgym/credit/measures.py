@@ -22,7 +22,7 @@ CLEAR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class CreditAgreement:
     """Measures of one estimator. Without any signal correlations are 0, bias is 1 and variance 0."""
 
     correlation: float
@@ -44,7 +44,9 @@ class Agreement:
     ``sum_t a_t grad log pi``; |u|^2 is estimated from pairs of different draws."""
 
 
-def agreement(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Sequence[Floats]) -> Agreement:
+def agreement(
+    truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Sequence[Floats]
+) -> CreditAgreement:
     """Measure an estimator.
 
     Args:
@@ -55,7 +57,7 @@ def agreement(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Seq
     a, truth = np.concatenate(estimates), np.concatenate([draw.advantage for draw in draws])
     clear = np.abs(truth) > CLEAR
     bias, variance = _bias_and_variance(draws, a, truth)
-    return Agreement(
+    return CreditAgreement(
         correlation=_ratio(float(a @ truth), math.sqrt((a @ a) * (truth @ truth))),
         rank=_correlation(_ranks(a), _ranks(truth)),
         wrong_signs=_ratio(float((a * truth < 0)[clear].sum()), float(clear.sum())),

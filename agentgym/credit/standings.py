@@ -10,7 +10,7 @@ import numpy as np
 
 from agentgym.core.arrays import Bools, Floats
 from agentgym.credit.board import CreditRow
-from agentgym.credit.measures import Agreement
+from agentgym.credit.measures import CreditAgreement
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import (
     CONFIDENCE,
@@ -22,7 +22,7 @@ from agentgym.evaluation.board.statistics import (
     t_interval,
 )
 
-MEASURES = tuple(field.name for field in fields(Agreement))
+MEASURES = tuple(field.name for field in fields(CreditAgreement))
 """Names of the measures."""
 
 Contestant = tuple[str, int]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.credit.board import DRAWS, ITERATIONS, SUITES, TASKS, CreditCell, CreditRow, measure
-from agentgym.credit.measures import Agreement
+from agentgym.credit.measures import CreditAgreement
 from agentgym.io.files import make_folder, replace_file
 from benchmarks.credit.page import page
 from benchmarks.harness.report import parser, publish
@@ -66,13 +66,15 @@ def read(suites: Sequence[str], seeds: Sequence[int], whole: bool) -> Iterator[C
 
 def row_of(record: dict[str, Any]) -> CreditRow:
     """Return the row of a record."""
-    parts = [{field.name: record[field.name] for field in fields(kind)} for kind in (CreditCell, Agreement)]
+    parts = [
+        {field.name: record[field.name] for field in fields(kind)} for kind in (CreditCell, CreditAgreement)
+    ]
     return CreditRow(
         cell=CreditCell(**parts[0]),
         seed=record["seed"],
         algorithm=record["algorithm"],
         iterations=record["iterations"],
-        agreement=Agreement(**parts[1]),
+        agreement=CreditAgreement(**parts[1]),
     )
 
 
