@@ -17,6 +17,7 @@ COMMANDS = {
     "leaderboard": "Build the leaderboard of a folder of runs, or pack runs.",
     "submit": "Pack a run into one file to send in, or check such files.",
     "view": "Replay a saved episode in the terminal, step by step, with what the model was sent and said.",
+    "credit": "Measure what steps were worth: the regret of a run, or how near estimators come to the truth.",
     "site": "Build the leaderboard as static pages, with a viewer of every step, and serve them.",
     "serve": "Serve a web site that people play in, or an environment, a search index or a model for "
     "trainers.",

@@ -234,6 +234,9 @@ class SuiteSpec:
     oracle_only: str | None = None
     """``module:function`` that yields texts of an environment's data that the oracle may type without having
     seen them, so that packed runs can refer to them; None for none."""
+    distance: str | None = None
+    """``module:function`` that makes the `agentgym.core.distances.GoalDistance` of the episode that an
+    environment has begun; None where shortest ways to a win cannot be proven."""
     site: str | None = None
     """``module:attribute`` of its `SitePages`; None for none."""
     drawing: str | None = None

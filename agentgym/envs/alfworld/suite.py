@@ -65,6 +65,7 @@ SUITE = SuiteSpec(
     sources=(ALFWORLD, ALFWORLD_MOVE),
     screen=ScreenHints(keeps="Your task is to:"),
     rules="agentgym.envs.alfworld.rules:make_explorer",
+    distance="agentgym.envs.alfworld.distance:goal_distance",
     drawing="agentgym.envs.alfworld.drawing:DRAWING",
     tools=TOOLS,
 )

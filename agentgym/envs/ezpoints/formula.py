@@ -71,15 +71,20 @@ def wins(pair: Pair, tokens: Tokens) -> bool:
 
 
 @cache
+def shortest_way(pair: Pair, tokens: Tokens) -> Tokens | None:
+    """Return the actions of a shortest way to win, none where it is won; None when the position is lost."""
+    frontier: deque[Tokens] = deque([tokens])
+    while frontier:
+        position = frontier.popleft()
+        if wins(pair, position):
+            return position[len(tokens) :]
+        frontier.extend((*position, action) for action in accepted(pair, position))
+    return None
+
+
 def best_action(pair: Pair, tokens: Tokens) -> str | None:
     """Return the first action of a shortest way to win; None when the position is lost or over."""
-    frontier: deque[tuple[Tokens, str | None]] = deque([(tokens, None)])
-    while frontier:
-        position, first = frontier.popleft()
-        if wins(pair, position):
-            return first
-        frontier.extend(((*position, action), first or action) for action in accepted(pair, position))
-    return None
+    return next(iter(shortest_way(pair, tokens) or ()), None)
 
 
 def positions(pair: Pair) -> Iterable[Tokens]:

@@ -11,6 +11,7 @@ SUITE = SuiteSpec(
     tiny={"iterations": 40, "learner.minibatches": 6},
     screen=ScreenHints(goal="Write a formula a token at a time, each card once; = hands it in."),
     rules="agentgym.envs.ezpoints.rules:make_calculator",
+    distance="agentgym.envs.ezpoints.oracle:goal_distance",
     drawing="agentgym.envs.ezpoints.drawing:DRAWING",
     tools=(Tool("write", "Write the next number or sign; = hands the formula in.", (TOKEN,), "{token}"),),
 )

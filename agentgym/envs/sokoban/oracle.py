@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
+from typing import Any
 
+from agentgym.core.distances import NO_WAY, GoalDistance, StepBounds
 from agentgym.core.policies import SnapshotPolicy
 from agentgym.core.types import Request, Snapshot
+from agentgym.env import AgentEnv
 from agentgym.envs.sokoban.engine import ACTIONS, play
 from agentgym.envs.sokoban.level import PLAYER, PLAYER_ON_TARGET, Level
-from agentgym.envs.sokoban.solver import solve
+from agentgym.envs.sokoban.solver import NEVER, search, solve
 
 EXACT_BOXES = 2
 """Most boxes for which solutions have fewest moves; beyond, at most `GREEDY_WEIGHT` times as many."""
@@ -17,6 +21,9 @@ GREEDY_WEIGHT = 2.0
 
 MAX_NODES = 200_000
 """Nodes the search expands before it takes a board for unsolvable."""
+
+EXACT_NODES = 20_000
+"""Nodes expanded before the distance of a board is left at bounds."""
 
 REMEMBERED = 200_000
 """Boards whose next move is kept."""
@@ -35,6 +42,21 @@ def solution(board: bytes) -> tuple[str, ...] | None:
     exact = Level.of_board(board).boxes <= EXACT_BOXES
     moves = solve(board, weight=1.0 if exact else GREEDY_WEIGHT, max_nodes=MAX_NODES)
     return None if moves is None else tuple(moves)
+
+
+def goal_distance(env: AgentEnv[Any]) -> GoalDistance:
+    """Return the distance to a solved board."""
+    return GoalDistance(lambda state: steps_left(state.board))
+
+
+@lru_cache(maxsize=SOLVED)
+def steps_left(board: bytes) -> StepBounds:
+    """Return bounds on the moves that solve a board; beyond `EXACT_NODES`, a solution gives the upper one."""
+    moves, least = search(board, 1.0, EXACT_NODES)
+    if least >= NEVER:
+        return NO_WAY
+    moves = moves or solve(board, weight=GREEDY_WEIGHT, max_nodes=MAX_NODES)
+    return StepBounds(least, math.inf if moves is None else len(moves))
 
 
 class SokobanOracle(SnapshotPolicy):

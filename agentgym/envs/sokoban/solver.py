@@ -140,11 +140,16 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
         >>> solve(b"######\n#@ $.#\n######")
         ('right', 'right')
     """
+    return search(board, weight, max_nodes)[0]
+
+
+def search(board: bytes, weight: float, max_nodes: int) -> tuple[tuple[str, ...] | None, float]:
+    """Return the moves of `solve`, and with weight 1 a lower bound of any; `NEVER` where there are none."""
     room = FloorPlan(board)
     player = board.find(PLAYER)
     start = PushState(boxes(board), player if player >= 0 else board.find(PLAYER_ON_TARGET))
     if room.bound(start.boxes) >= NEVER:
-        return None
+        return None, NEVER
     costs = {start: 0}
     came: dict[PushState, _Push] = {}
     queue: list[tuple[float, int, PushState]] = [(0.0, 0, start)]
@@ -152,7 +157,7 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
     while queue and len(closed) < max_nodes:
         _, _, node = heapq.heappop(queue)
         if node.boxes == room.targets:
-            return _moves(room, came, node)
+            return _moves(room, came, node), costs[node]
         if node in closed:
             continue
         closed.add(node)
@@ -168,7 +173,7 @@ def solve(board: bytes, *, weight: float = 1.0, max_nodes: int = MAX_NODES) -> t
                     came[child] = _Push(node, stand, direction)
                     # ties: deeper first
                     heapq.heappush(queue, (total + weight * bound, -total, child))
-    return None
+    return None, queue[0][0] if queue else NEVER
 
 
 def _moves(room: FloorPlan, came: dict[PushState, _Push], node: PushState) -> tuple[str, ...]:

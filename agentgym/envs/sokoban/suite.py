@@ -49,6 +49,7 @@ SUITE = SuiteSpec(
     sources=(BOXOBAN,),
     screen=SCREEN,
     rules="agentgym.envs.sokoban.rules:make_greedy",
+    distance="agentgym.envs.sokoban.oracle:goal_distance",
     drawing="agentgym.envs.sokoban.drawing:DRAWING",
     tools=TOOLS["agent"],
 )

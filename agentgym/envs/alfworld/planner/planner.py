@@ -41,7 +41,8 @@ class Planner:
     def __init__(self, game: Game):
         """Reduce the game to what can matter to any of its states."""
         self._game = game
-        self._task = simplified(planning_task(game), game.initial)
+        self.task = simplified(planning_task(game), game.initial)
+        """What can matter to a state of the game."""
 
     def plan(self, state: int) -> list[Operation] | None:
         """Return operations that lead from ``state`` to the goal; None where there are none."""
@@ -54,7 +55,7 @@ class Planner:
         ``budget``: states that the search for a shortest plan may price; 0 takes any plan. None where the
         goal cannot be reached, or no plan was found among `GREEDY_BUDGET` states.
         """
-        task = seen_from(self._task, state)
+        task = seen_from(self.task, state)
         for limit, weight in ((budget, 1), (GREEDY_BUDGET, GREEDY_WEIGHT)):
             search = Search(task, weight)
             path = search.run(state, limit)

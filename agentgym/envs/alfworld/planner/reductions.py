@@ -171,8 +171,11 @@ def _consequences(thing: LiteralNumber, uses: dict[int, list[PlanningAction]], h
     return found
 
 
-def without_detours(task: PlanningTask, state: int) -> PlanningTask:
-    """Leave out moves to where nothing but a move needs one to be, if one could have gone on directly."""
+def without_detours(task: PlanningTask, state: int, *, of_any: bool = False) -> PlanningTask:
+    """Leave out moves to where nothing but a move needs one to be, if one could have gone on directly.
+
+    ``of_any``: whether moves away from such places stay, so that the task serves every state.
+    """
     moves = [(min(a.needs), max(a.gives), a) for a in task.actions if is_move(a)]
     others = tuple(a for a in task.actions if not is_move(a))
     places = {x for origin, target, _ in moves for x in (origin, target)}
@@ -186,7 +189,7 @@ def without_detours(task: PlanningTask, state: int) -> PlanningTask:
         exits[origin].add(target)
         entries[target].add(origin)
     detours = {y for y in places - needed if all(exits[y] - {x} <= exits[x] for x in entries[y])}
-    passed = {y for y in detours if not holds(state, y)}
+    passed = set() if of_any else {y for y in detours if not holds(state, y)}
     direct = (a for origin, target, a in moves if origin not in passed and target not in detours)
     return PlanningTask((*others, *direct), task.goals)
 

@@ -23,7 +23,7 @@ class Stop(NamedTuple):
     """State after the step."""
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """An action on bits."""
 
     looked_at: int
@@ -64,7 +64,7 @@ class Search:
         self._actions, self._weight = task.actions, weight
         self.mask = bits(atom_of(x) for x in task.needed())
         self.exhausted = False
-        self._changes = [_change(action, self.mask) for action in task.actions]
+        self._changes = [change_of(action, self.mask) for action in task.actions]
         self._relaxation = Relaxation(task)
         self._nodes: dict[int, _Node] = {}
         self._queue: list[tuple[int, int, int, int, int, _Node]] = []
@@ -135,17 +135,17 @@ class Search:
         return path[::-1]
 
 
-def _change(action: PlanningAction, mask: int) -> _Change:
+def change_of(action: PlanningAction, mask: int) -> Change:
     """Return an action on the bits of ``mask``."""
     wanted = bits(x for x in action.needs if x >= 0)
     looked_at = wanted | bits(~x for x in action.needs if x < 0)
     if action.operation is None:
         became = bits(x for x in action.gives if x >= 0)
-        return _Change(looked_at, wanted, mask & ~bits(~x for x in action.gives if x < 0), became, ())
+        return Change(looked_at, wanted, mask & ~bits(~x for x in action.gives if x < 0), became, ())
     keep, became, conditional = action.operation.change
     masked = (
         (seen, value, keep, became & mask)
         for seen, value, keep, became in conditional
         if (became | ~keep) & mask
     )
-    return _Change(looked_at, wanted, keep & mask, became & mask, tuple(masked))
+    return Change(looked_at, wanted, keep & mask, became & mask, tuple(masked))

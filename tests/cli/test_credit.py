@@ -1,0 +1,34 @@
+"""Regret through the command line."""
+
+import json
+from pathlib import Path
+
+RUN = Path(__file__).parents[2] / "benchmarks" / "runs" / "demo" / "random-65e5d599f8e1.run.xz"
+QUICK = RUN.parents[1] / "quick" / "random-d8ded440f2da.run.xz"
+
+
+def test_the_regret_of_a_run(cli):
+    code, out, _ = cli("credit", "run", QUICK, "--env", "EZPoints unseen")
+    assert code == 0
+    head, *_, won_or_lost, lost = out.splitlines()
+    assert head.split() == "episode ended steps shortest regret of belief undone decisive step".split()
+    assert lost.startswith("lost: ")
+    assert "mean regret" in won_or_lost + lost
+
+
+def test_the_figures_of_every_step(cli):
+    code, out, _ = cli("credit", "run", QUICK, "--env", "EZPoints unseen", "--json")
+    assert code == 0
+    for episode in json.loads(out):
+        known, left = episode["known"], episode["left"]
+        assert len(left) == len(known) + 1 == len(episode["undone"]) + 1
+        for before, after, regret in zip(left, left[1:], known, strict=False):
+            if before[0] is not None:
+                assert regret[0] == (None if after[0] is None else 1 + after[0] - before[0])
+        assert (episode["decisive"] is None) == episode["won"]
+
+
+def test_a_run_without_shortest_ways(cli):
+    code, _, err = cli("credit", "run", QUICK, "--env", "SOTOPIA")
+    assert code == 2
+    assert err.startswith("agentgym: sotopia: no shortest way to a win can be proven")
