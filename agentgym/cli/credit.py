@@ -38,16 +38,21 @@ def run(arguments: argparse.Namespace) -> int:
     from agentgym.credit.regret import regret_of_run
     from agentgym.evaluation.verify.archives import open_run
     from agentgym.io.optional import only_trusted
+    from agentgym.registration import suite_spec
 
     with only_trusted(arguments.allow):
         stored = open_run(arguments.run_folder, allow=arguments.allow)
         results = [each for each in stored.results if arguments.env in (None, each.env)]
-        found = list(regret_of_run(stored, results))
+        proven = {each.env.label for each in stored.log.envs if suite_spec(each.env.id).distance}
+        measured = [each for each in results if each.env in proven] or results  # of none, the error says why
+        found = list(regret_of_run(stored, measured))
     if arguments.json:
         table = [_table(episode, regret) for episode, regret in found]
         open_console().print(json.dumps(table, allow_nan=False), markup=False, soft_wrap=True)
     else:
         _print(found)
+        for label in sorted({each.env for each in results} - {each.env for each in measured}):
+            say(f"{printable(label)}: left out, since no shortest way to a win can be proven")
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import sleep
@@ -50,6 +50,9 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
     parser.add_argument(
+        "--regret", action="store_true", help="show after each step how many it loses against a shortest way"
+    )
+    parser.add_argument(
         "--export",
         type=Path,
         metavar="FILE",
@@ -72,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _view(arguments: argparse.Namespace) -> int:
+    from agentgym.credit.regret import RegretFrame, regret_frames
     from agentgym.evaluation.log.frames import frames
     from agentgym.evaluation.log.replay import ReplayGames
     from agentgym.evaluation.log.transcripts import find_transcript
@@ -93,7 +97,11 @@ def _view(arguments: argparse.Namespace) -> int:
     title = printable(f"{run.log.agent.display_name}, {episode.id}")
     with ExitStack() as stack:
         game, _ = ReplayGames([env], run.answers, stack, run.log.state_schemas).of(env.label)
-        for turn, frame in enumerate(frames(game, env, episode)):
+        played: Iterable[EpisodeFrame | RegretFrame] = frames(game, env, episode)
+        if arguments.regret:
+            played = regret_frames(game, frames(game, env, episode))
+        for turn, each in enumerate(played):
+            frame = each.frame if isinstance(each, RegretFrame) else each
             if turn and waits and not _wait():
                 return 0
             if turn and arguments.delay:
@@ -102,6 +110,8 @@ def _view(arguments: argparse.Namespace) -> int:
                 if turn and transcript is not None:
                     _show_exchange(console, transcript, turn - 1)
                 _show(console, f"{title}, turn {turn} of {episode.length}", frame, game.suite_spec.screen)
+                if isinstance(each, RegretFrame):
+                    console.print(str(each), style="cyan", soft_wrap=True)
             if frame.link != episode.hash_chain[turn]:
                 console.print(f"the replay differs from the record at step {turn}", style="bold red")
                 return 1

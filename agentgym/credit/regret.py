@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self, cast
 
-from agentgym.core.distances import GoalDistance, StepBounds
+from agentgym.core.distances import NO_WAY, GoalDistance, StepBounds
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import EpisodeFrame, ReplayedFrames, frames
@@ -149,21 +149,43 @@ def goal_distance(game: AgentEnv[Any]) -> GoalDistance:
     return cast(GoalDistance, load_reference(reference, trusted=True)(game))
 
 
-def measure_regret(game: AgentEnv[Any], played: Iterable[EpisodeFrame]) -> EpisodeRegret:
-    """Return the regret of an episode from its states, in each of which ``game`` is while it is looked at."""
-    left: list[StepBounds] = []
-    belief: list[StepBounds] = []
-    before, distance = None, None
+@dataclass(frozen=True, slots=True)
+class RegretFrame:
+    """A state of an episode with its distance, and the regret of the step that led there."""
+
+    frame: EpisodeFrame
+    left: StepBounds
+    known: StepBounds | None
+    """Regret of the step; None for the first state."""
+    belief: StepBounds | None
+    """Belief regret of the step; likewise."""
+
+    def __str__(self) -> str:
+        """The figures, in words."""
+        step = "" if self.known is None else f"regret {self.known}, of belief {self.belief}; "
+        return f"{step}steps to a win: {self.left}"
+
+
+def regret_frames(game: AgentEnv[Any], played: Iterable[EpisodeFrame]) -> Iterator[RegretFrame]:
+    """Yield the states of an episode, in each of which ``game`` is, with their regret."""
+    distance, before, left = None, None, NO_WAY
     for frame in played:
         distance = distance or goal_distance(game)
-        state = game.snapshot().state
-        left.append(distance.left(state))
+        state, earlier = game.snapshot().state, left
+        left = distance.left(state)
+        known = belief = None
         if frame.step is not None:
-            known = step_regret(*left[-2:])
-            worlds = distance.imagined(frame.step, frame.observation, before, state)
-            belief.append(_least(distance, worlds, known))
+            known = step_regret(earlier, left)
+            belief = _least(distance, distance.imagined(frame.step, frame.observation, before, state), known)
         before = state
-    return EpisodeRegret(tuple(left), tuple(belief), game.max_steps)
+        yield RegretFrame(frame, left, known, belief)
+
+
+def measure_regret(game: AgentEnv[Any], played: Iterable[EpisodeFrame]) -> EpisodeRegret:
+    """Return the regret of an episode from its states, as `regret_frames` takes them."""
+    found = list(regret_frames(game, played))
+    belief = tuple(each.belief for each in found if each.belief is not None)
+    return EpisodeRegret(tuple(each.left for each in found), belief, game.max_steps)
 
 
 def _least(distance: GoalDistance, worlds: Iterable[tuple[Any, Any]], known: StepBounds) -> StepBounds:

@@ -11,7 +11,7 @@ def test_the_regret_of_a_run(cli):
     code, out, _ = cli("credit", "run", QUICK, "--env", "EZPoints unseen")
     assert code == 0
     head, *_, won_or_lost, lost = out.splitlines()
-    assert head.split() == "episode ended steps shortest regret of belief undone decisive step".split()
+    assert " ".join(head.split()) == "episode ended steps shortest regret of belief undone decisive step"
     assert lost.startswith("lost: ")
     assert "mean regret" in won_or_lost + lost
 
@@ -26,6 +26,12 @@ def test_the_figures_of_every_step(cli):
             if before[0] is not None:
                 assert regret[0] == (None if after[0] is None else 1 + after[0] - before[0])
         assert (episode["decisive"] is None) == episode["won"]
+
+
+def test_steps_are_viewed_with_their_regret(cli):
+    code, out, _ = cli("view", RUN, "--episode", 1, "--delay", 0, "--regret")
+    assert code == 0
+    assert out.count("steps to a win: ") == 1 + out.count("of belief ") > 1
 
 
 def test_a_run_without_shortest_ways(cli):
