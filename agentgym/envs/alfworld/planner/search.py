@@ -23,7 +23,7 @@ class Stop(NamedTuple):
     """State after the step."""
 
 
-class Change(NamedTuple):
+class BitChange(NamedTuple):
     """An action on bits."""
 
     looked_at: int
@@ -135,17 +135,17 @@ class Search:
         return path[::-1]
 
 
-def change_of(action: PlanningAction, mask: int) -> Change:
+def change_of(action: PlanningAction, mask: int) -> BitChange:
     """Return an action on the bits of ``mask``."""
     wanted = bits(x for x in action.needs if x >= 0)
     looked_at = wanted | bits(~x for x in action.needs if x < 0)
     if action.operation is None:
         became = bits(x for x in action.gives if x >= 0)
-        return Change(looked_at, wanted, mask & ~bits(~x for x in action.gives if x < 0), became, ())
+        return BitChange(looked_at, wanted, mask & ~bits(~x for x in action.gives if x < 0), became, ())
     keep, became, conditional = action.operation.change
     masked = (
         (seen, value, keep, became & mask)
         for seen, value, keep, became in conditional
         if (became | ~keep) & mask
     )
-    return Change(looked_at, wanted, keep & mask, became & mask, tuple(masked))
+    return BitChange(looked_at, wanted, keep & mask, became & mask, tuple(masked))
