@@ -67,7 +67,7 @@ class _Placing:
         """For each thing by name the bits with which it is in a receptacle, by that one's name."""
         for fact in game.planes.atoms("inreceptacle"):
             thing, place = names[fact[1]], names[fact[2]]
-            at = truth.get(("objectatlocation", fact[1], where[place]), 0)
+            at = truth.get(("objectatlocation", fact[1], where.get(place, "")), 0)
             self.things.setdefault(thing, {})[place] = truth[fact] | at
 
     def without(self, bits: int, things: Iterable[str]) -> int:
