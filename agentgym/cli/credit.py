@@ -1,4 +1,4 @@
-"""``agentgym credit run RUN``: regret of every step of a run."""
+"""``agentgym credit run RUN``: regret of every step of a run; and the group of commands about credit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import printable
+from agentgym.cli import credit_board
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_groups
 from agentgym.cli.terminal import open_console, say
@@ -31,6 +32,7 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument("--env", metavar="LABEL", help="an environment of the run (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON, with the figures of every step")
     add_allow(parser)
+    credit_board.add_to(groups)
 
 
 def run(arguments: argparse.Namespace) -> int:

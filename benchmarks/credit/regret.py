@@ -39,8 +39,8 @@ Measured: TypeAlias = list[tuple[EvalSample, EpisodeRegret]]
 _ACTION = re.compile(r"^> ?(?!think|actionpath|$)(.*)$", re.MULTILINE | re.IGNORECASE)
 
 NOTES = """\
-Steps into a dead end have an infinite regret and are left out of the means. A share of an episode's limit says
-where its decisive step falls; ALFWorld's limit is 50 steps.
+Steps into a dead end have an infinite regret and are left out of the means. A share of an episode's limit
+says where its decisive step falls; ALFWorld's limit is 50 steps.
 
 - All distances are proven but those that the last column counts.
 - Dead ends of ALFWorld are few, and of one kind: a thing is taken that no place may hold, such as a roll of
