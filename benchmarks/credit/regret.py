@@ -36,7 +36,7 @@ GOLD_STRIDE = 5
 
 Measured: TypeAlias = list[tuple[EvalSample, EpisodeRegret]]
 
-_ACTION = re.compile(r"^> ?(?!think|actionpath|$)(.*)$", re.MULTILINE | re.IGNORECASE)
+_ACTION = re.compile(r"^>(?! *(?:think|actionpath|$)) *(.*)$", re.MULTILINE | re.IGNORECASE)
 
 NOTES = """\
 Steps into a dead end have an infinite regret and are left out of the means. A share of an episode's limit
@@ -57,13 +57,18 @@ def logged(folder: Path) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
     adapt = json.loads((folder / "adapt_alfworld_valid_unseen_text-davinci-003.json").read_text())
     del adapt["overall"]
     told = [(name, one["trace"]) for kind in adapt.values() for name, one in kind.items()]
-    episodes = [_episode(name, _ACTION.findall(text)) for name, text in told]
+    episodes = [_episode(name, actions_in(text)) for name, text in told]
     yield "ADaPT, text-davinci-003", "valid_unseen", episodes
     for stage in ("D0", "D1"):
         lines = (folder / f"knowagent_alfworld_train_llama-2-13b_{stage}.jsonl").read_text().splitlines()
         rows = [json.loads(line) for line in lines]
-        episodes = [_episode(row["name"], _ACTION.findall(row["traj"])) for row in rows]
+        episodes = [_episode(row["name"], actions_in(row["traj"])) for row in rows]
         yield f"KnowAgent, Llama-2-13b, {stage}", "train", episodes
+
+
+def actions_in(transcript: str) -> list[str]:
+    """Return what was played in a transcript; thoughts and KnowAgent's paths of actions are left out."""
+    return _ACTION.findall(transcript)
 
 
 def gold(folder: Path) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:

@@ -33,6 +33,7 @@ from agentgym.envs.webshop.env import WebShopEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import EpisodeFrame
 from agentgym.evaluation.verify.archives import open_run
+from benchmarks.credit.regret import actions_in
 from tests.alfworld.cottage import DOMAIN, GRAMMAR, PROBLEM
 from tests.alfworld.test_planner import distances
 
@@ -327,3 +328,10 @@ def test_a_run_that_replays_otherwise_is_refused():
     forged = replace(episode, actions=("up", *episode.actions[1:]), hash_chain=episode.hash_chain[:1] * 3)
     with pytest.raises(UsageError, match=r"step 1: the replay comes to another state .*`agentgym verify` it"):
         list(regret_of_run(run, [forged]))
+
+
+def test_thoughts_of_a_log_are_no_actions():
+    text = (
+        "> think: a mug?\nOK.\n>go to desk 1\nYou see a mug 1.\n> Think: so\n> ActionPath: Start\n> look\n>\n"
+    )
+    assert actions_in(text) == ["go to desk 1", "look"]

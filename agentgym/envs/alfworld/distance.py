@@ -48,8 +48,8 @@ class _HouseDistance(GoalDistance):
         memory.take(step, str(answer))
         if not (before.bits ^ after.bits) & self._matters:
             return ()  # it costs one step in every world
-        worlds = [(placing.without(before.bits, unseen), placing.without(after.bits, unseen))]
-        worlds += [placing.within(before.bits, after.bits, unseen, each.verb, each.thing) for each in aims]
+        worlds = [placing.within(before.bits, after.bits, unseen, each.verb, each.thing) for each in aims]
+        worlds.append((placing.without(before.bits, unseen), placing.without(after.bits, unseen)))
         return [(before._replace(bits=one), after._replace(bits=other)) for one, other in worlds]
 
 
