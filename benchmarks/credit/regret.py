@@ -28,7 +28,7 @@ from benchmarks.harness.report import parser, publish, table_text
 
 OUT = Path("benchmarks/credit/regret.json")
 RUNS = Path("benchmarks/runs")
-SUITES = ("official-alfworld-unseen-game", "official-alfworld-seen-game", "demo", "quick")
+SUITES = ("official-alfworld-unseen-game", "demo")
 """Suites whose committed runs are measured."""
 
 GOLD = "eval_agent/data/alfworld/json_2.1.1/train/*/*/gt_traj.json"
@@ -47,8 +47,8 @@ says where its decisive step falls; ALFWorld's limit is 50 steps.
   paper towels, and the hand is never free again.
 - Some official games hold one thing in two places at once (a mug on the coffee machine and on the countertop
   below it). Taking it from one leaves it in the other, and the shortest plans make use of that.
-- Of ADaPT's and KnowAgent's logs the first 50 actions are played. An episode whose agent gives up before
-  the step limit may have no decisive step.
+- Of public logs the first 50 actions are played. An episode whose agent gives up before the step limit may
+  have no decisive step. ADaPT reports 107 of 134 games won; the actions that its log holds win 87.
 """
 
 
