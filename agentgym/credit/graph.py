@@ -1,4 +1,4 @@
-"""Graph of all states of a task, found by playing every action from every snapshot."""
+"""Graph of all states of a task, found by playing every action from every state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of estimators over seeds: means with intervals, and which of them are told apart."""
+"""Order of estimators: means with intervals over repetitions, and which of them are told apart."""
 
 from __future__ import annotations
 
