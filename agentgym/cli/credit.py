@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_gr
 from agentgym.cli.terminal import open_console, say
 
 if TYPE_CHECKING:
-    from agentgym.core.distances import StepBounds
     from agentgym.credit.regret import EpisodeRegret
     from agentgym.evaluation.log.results import EvalSample
 
@@ -79,11 +77,6 @@ def _print(found: list[tuple[EvalSample, EpisodeRegret]]) -> None:
 
 def _table(episode: EvalSample, regret: EpisodeRegret) -> dict[str, Any]:
     kinds = ("left", "known", "belief")
-    figures = {kind: [_finite(each) for each in getattr(regret, kind)] for kind in kinds}
+    figures = {kind: [each.as_json for each in getattr(regret, kind)] for kind in kinds}
     marks = {"undone": list(regret.undone), "decisive": regret.decisive}
     return {"episode": episode.id, "won": episode.won, "limit": regret.limit, **figures, **marks}
-
-
-def _finite(bounds: StepBounds) -> list[float | None]:
-    """Return bounds as JSON has them: None for infinite ones."""
-    return [each if each < math.inf else None for each in bounds]

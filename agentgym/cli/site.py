@@ -57,6 +57,11 @@ def _add_build(group: Commands[Parser], example: str) -> None:
         help="folder with the papers' results and reports of benchmarks (default: the nearest one above "
         "RESULTS with a published.toml)",
     )
+    parser.add_argument(
+        "--regret",
+        action="store_true",
+        help="show in the viewer how many steps are left to a win, and what each step loses (takes longer)",
+    )
     add_suites(parser)
     add_allow(parser)
     add_limits(parser)
@@ -74,6 +79,7 @@ def run_build(arguments: argparse.Namespace) -> int:
         suites=chosen_suites(arguments),
         allow=arguments.allow,
         limits=chosen_limits(arguments),
+        regret=arguments.regret,
         console=open_progress_console(),
     )
     console = open_console()

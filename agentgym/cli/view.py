@@ -152,6 +152,7 @@ def _export(arguments: argparse.Namespace) -> int:
         arguments.episode,
         arguments.export,
         step=arguments.step,
+        regret=arguments.regret,
         allow=arguments.allow,
     )
     console = open_console()

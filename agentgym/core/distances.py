@@ -20,6 +20,11 @@ class StepBounds(NamedTuple):
         low, high = (f"{each:.4g}" if each < math.inf else "none" for each in self)
         return low if low == high else f"{low}..{high}"
 
+    @property
+    def as_json(self) -> list[float | None]:
+        """Both bounds; None for infinite ones, which JSON does not have."""
+        return [each if each < math.inf else None for each in self]
+
 
 NO_WAY = StepBounds(math.inf, math.inf)
 """Distance of a dead end."""

@@ -54,6 +54,7 @@ def build_site(
     suites: Mapping[str, Path] | None = None,
     allow: Collection[str] = (),
     limits: Limits | None = None,
+    regret: bool = False,
     console: Console | None = None,
 ) -> BuiltSite:
     """Verify all runs, play their episodes again, and write the pages.
@@ -61,7 +62,7 @@ def build_site(
     ``results`` and ``runs``: folders with evaluation runs, packed or not, and training runs, anywhere below
     them. ``out`` is replaced as a whole at the end. ``reports``: a folder with ``published.toml``, reports of
     benchmarks, training runs' metrics below ``curves`` and sweeps' runs in ``algorithms``; None for the
-    nearest above ``results``. Other arguments as `examine_below`.
+    nearest above ``results``. ``regret``: as `EpisodeView.play`. Other arguments as `examine_below`.
     """
     examined = list(examine_below(results, suites=suites, allow=allow, limits=limits, console=console))
     boards, apart = make_boards(each.found for each in examined)
@@ -71,11 +72,14 @@ def build_site(
     published = Published() if reports is None else read_published(reports / PUBLISHED)
     with new_folder(out) as folder:
         _copy_static(folder / STATIC)
-        pages = run_pages(folder, examined, results, suites=suites or {}, allow=allow, limits=limits)
+        pages = run_pages(
+            folder, examined, results, suites=suites or {}, allow=allow, limits=limits, regret=regret
+        )
         _write_boards(folder, boards, apart, pages)
         curves = [] if reports is None else [reports / CURVES]
         sweeps = ([], []) if reports is None else sweep_pages(reports / SWEEPS)
-        training, films = _write_training(folder, [*([] if runs is None else [runs]), *curves], *sweeps)
+        places = [*([] if runs is None else [runs]), *curves]
+        training, films = _write_training(folder, places, *sweeps, regret=regret)
         for page in pages:
             shown = run_page(page, boards, training)
             write_page(folder, page.file, render("run.html", "Boards", page=shown))
@@ -139,7 +143,12 @@ def _downloads(board: Board) -> dict[str, str]:
 
 
 def _write_training(
-    folder: Path, places: Sequence[Path], sweeps: Sequence[SweepPage], unread: Sequence[tuple[str, str]]
+    folder: Path,
+    places: Sequence[Path],
+    sweeps: Sequence[SweepPage],
+    unread: Sequence[tuple[str, str]],
+    *,
+    regret: bool,
 ) -> tuple[dict[str, dict[str, str]], list[RunViewerData]]:
     """Write the pages of training runs and of sweeps, and play the recorded rollouts.
 
@@ -155,7 +164,7 @@ def _write_training(
         own = []
         for place in kept:
             try:
-                own.append(write_training(folder, place))
+                own.append(write_training(folder, place, regret=regret))
             except (MissingDataError, UsageError) as error:
                 page.missing.append(("rollouts", str(error).replace(str(place), place.name)))
         films += own

@@ -32,22 +32,30 @@ _LAST = "view.js"
 
 
 def export_episode(
-    path: Path, name: str, out: Path, *, step: int | None = None, allow: Collection[str] = ()
+    path: Path,
+    name: str,
+    out: Path,
+    *,
+    step: int | None = None,
+    regret: bool = False,
+    allow: Collection[str] = (),
 ) -> int | None:
     """Write an episode as ``.html``, ``.gif`` or ``.png``; return the step at which the replay departs.
 
     None where it does not depart. A page holds its own scripts and data; a picture is one step or, without
     ``step``, a sheet of some. ``path``: of the run, a packed one, or an archive; ``name`` as `find_episode`
-    takes it; ``allow`` as `verify_run`.
+    takes it; ``regret``, for pages alone, as `EpisodeView.play`; ``allow`` as `verify_run`.
     """
     if out.suffix.lower() not in ENDINGS:
         raise UsageError(f"--export writes {suffixes(ENDINGS)}, got {out.name!r:.80}")
+    if regret and out.suffix.lower() != ".html":
+        raise UsageError(f"--regret is shown on a page: --export {out.stem}.html")
     with only_trusted(allow), ExitStack() as stack:
         run = open_run(path, allow=allow)
         _, episode = run.sample(name)
         if step is not None and not 0 <= step <= episode.length:
             raise UsageError(f"the episode has steps 0 to {episode.length}: choose one, not {step}")
-        player = EpisodePlayer(run, stack)
+        player = EpisodePlayer(run, stack, regret=regret)
         if out.suffix.lower() == ".html":
             text, differs = _page(run.log, player, episode, run.samples.index(episode) + 1)
             replace_file(out, text)

@@ -98,11 +98,12 @@ def run_pages(
     suites: Mapping[str, Path],
     allow: Collection[str] = (),
     limits: Limits | None = None,
+    regret: bool = False,
 ) -> list[RunPage]:
     """Play the episodes of all runs that can be read, each in a box, for their pages.
 
     Runs of one request share its id: of those that are good the first by result id has it in its page's name,
-    others the digits of their ``run.json``. Arguments as `examine_below`.
+    others the digits of their ``run.json``. ``regret`` as `EpisodeView.play`; others as `examine_below`.
     """
     # good ones first, so that a changed copy never takes the original run's name
     readable = [(each, each.run) for each in examined if each.run is not None]
@@ -114,7 +115,7 @@ def run_pages(
         places = run_places(each.path, suites)
         box: Any = {**places, "files": [*places["files"], each.path], "writes": [out]}
         try:
-            shown = boxed(_shown, out, run, key, **box, allow=allow, limits=limits)
+            shown = boxed(_shown, out, run, key, regret, **box, allow=allow, limits=limits)
         except UsageError as error:  # a limit of the reader
             shown = ShownEpisodes(None, str(error), [])
         command = verify_command(each, results, suites, allow)
@@ -131,13 +132,13 @@ def _key(run: StoredRun, taken: Collection[str]) -> str:
 
 
 def _shown(
-    out: Path, run: StoredRun, key: str, *, allow: Collection[str], console: Console | None
+    out: Path, run: StoredRun, key: str, regret: bool, *, allow: Collection[str], console: Console | None
 ) -> ShownEpisodes:
     """Play a run's episodes, in the box."""
     prompt: list[tuple[str, str]] = []
     try:
         prompt = _first_prompt(run)
-        films = write_run(out, run, key=key, allow=allow)
+        films = write_run(out, run, key=key, regret=regret, allow=allow)
         unread = (*unreadable_responses(run), *unreadable_answers(run))
         return ShownEpisodes(films, "", prompt, unread)
     except MemoryError:

@@ -41,12 +41,12 @@ def keeps_rollouts(folder: Path) -> bool:
     return (folder / CONFIG_FILE).is_file() and bool(kept_iterations(folder))
 
 
-def write_training(out: Path, folder: Path) -> RunViewerData:
+def write_training(out: Path, folder: Path, *, regret: bool = False) -> RunViewerData:
     """Play the recorded rollouts of a training run again, and write the frames as `viewer_data.write_run`.
 
     Episodes are numbered from 1 over all iterations with rollouts. One that begins within a task, as those of
     tree search do, is played from a state that another one of the run came through; without one, it is shown
-    as it was recorded, without observations.
+    as it was recorded, without observations. ``regret``: as `EpisodeView.play`, for those of whole tasks.
     """
     source = RunSource(folder)
     table = read_json(folder / CONFIG_FILE)
@@ -57,7 +57,7 @@ def write_training(out: Path, folder: Path) -> RunViewerData:
     found: dict[int, EpisodeSummary] = {}
     with ExitStack() as stack:
         game, _ = ReplayGames([env], RecordedAnswers(), stack, {}).of(env.label)
-        first, stage = 1, _Stage(game, env, packs)
+        first, stage = 1, _Stage(game, env, packs, regret=regret)
         for episodes in rollouts.values():
             numbered = list(enumerate(episodes, start=first))
             for number, film, summary in stage.films(numbered):
@@ -82,11 +82,12 @@ def _played(source: RunSource, table: Any) -> PlayedEnv:
 class _Stage:
     """Plays episodes, and remembers the states that they come through: trees grow over iterations."""
 
-    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, packs: ViewerPacks):
+    def __init__(self, game: AgentEnv[Any], env: PlayedEnv, packs: ViewerPacks, *, regret: bool):
         self._game = game
         self._env = env
         self._seen: dict[str, Snapshot] = {}
         self._packs = packs
+        self._regret = regret
 
     def films(
         self, numbered: list[tuple[int, KeptEpisode]]
@@ -112,7 +113,7 @@ class _Stage:
         else:
             played = frames(self._game, self._env, episode, begin=begin[0] if begin else None)
             states = ReplayedFrames(self._remembered(played), recorded.state_hashes, chained=False)
-            view.play(states, episode.actions)
+            view.play(states, episode.actions, regret=self._regret and not begin)
         if not view.states:
             _as_recorded(view, recorded)
         for made, values in zip(view.steps, credit_tables(view.tables, kept), strict=False):

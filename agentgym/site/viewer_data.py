@@ -16,8 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+from agentgym.core.distances import StepBounds
 from agentgym.core.suite_spec import SuiteDrawing
 from agentgym.core.types import Step
+from agentgym.credit.regret import EpisodeRegret, RegretFrame, regret_frames
 from agentgym.env import AgentEnv
 from agentgym.evaluation.log.frames import EpisodeFrame, ReplayedFrames, frames
 from agentgym.evaluation.log.redaction import Redactor
@@ -127,17 +129,18 @@ def write_run(
     *,
     key: str = "",
     most: int | None = None,
+    regret: bool = False,
     allow: Collection[str] = (),
 ) -> RunViewerData:
     """Play all episodes of a run again and write the frames: ``data/KEY/`` in the folder of a site.
 
     ``key``: by default the first digits of its request id; ``most``: films of each environment, the first by
-    task id, so that runs of one suite have the same; the other episodes are listed as recorded. ``allow`` as
-    `verify_run`.
+    task id, so that runs of one suite have the same; the other episodes are listed as recorded. ``regret``
+    as `EpisodeView.play`; ``allow`` as `verify_run`.
     """
     log = run.log
     with only_trusted(allow), ExitStack() as stack:
-        numbered, player = _numbered(run.samples), EpisodePlayer(run, stack)
+        numbered, player = _numbered(run.samples), EpisodePlayer(run, stack, regret=regret)
         key = key or log.request_id[:KEY_DIGITS]
         packs = ViewerPacks(out, key)
         found = {}
@@ -235,11 +238,12 @@ def _first(numbered: list[tuple[int, EvalSample]], most: int | None) -> set[int]
 class EpisodePlayer:
     """Player of a run's episodes: its environments, answers and transcripts."""
 
-    def __init__(self, run: StoredRun, stack: ExitStack):
-        """Prepare to play a run, with the answers that it recorded."""
+    def __init__(self, run: StoredRun, stack: ExitStack, *, regret: bool = False):
+        """Prepare to play a run, with the answers that it recorded; ``regret`` as `EpisodeView.play`."""
         envs = [found.env for found in run.log.envs]
         self.games = ReplayGames(envs, run.answers, stack, run.log.state_schemas)
         self._transcripts = run.transcripts()
+        self._regret = regret
 
     def film(
         self, episode: EvalSample, number: int, tables: ViewerTables
@@ -247,7 +251,8 @@ class EpisodePlayer:
         """Play an episode; return its film as JSON, whose texts are in the tables, and its summary."""
         game, env = self.games.of(episode.env)
         view = EpisodeView(tables, game)
-        view.play(ReplayedFrames(frames(game, env, episode), episode.hash_chain), episode.actions)
+        played = ReplayedFrames(frames(game, env, episode), episode.hash_chain)
+        view.play(played, episode.actions, regret=self._regret)
         transcript = self._transcripts.get(episode.transcript)
         if transcript is not None:
             _add_text(view, transcript)
@@ -266,6 +271,7 @@ class EpisodeView:
         self.steps: list[dict[str, Any]] = []
         self.differs_at: int | None = None
         self.why = ""
+        self._decisive: int | None = None
         self._game = game
         self._history: list[Step] = []
         named = game.suite_spec.drawing
@@ -296,16 +302,33 @@ class EpisodeView:
             number = self.tables.numbers[name] = self.tables.node(drawing.draw(self._game, self._history))
         return number
 
-    def play(self, played: ReplayedFrames, actions: tuple[str, ...]) -> None:
-        """Add the states of a replay, and the recorded action at which it departs, without an outcome."""
-        for frame in played:
-            self.add(frame)
+    def play(self, played: ReplayedFrames, actions: tuple[str, ...], *, regret: bool = False) -> None:
+        """Add the states of a replay, and the recorded action at which it departs, without an outcome.
+
+        ``regret``: add the steps to a win and the regret of steps, too, where the suite has a distance.
+        """
+        if regret and self._game.suite_spec.distance is not None:
+            found = [self._measured(each) for each in regret_frames(self._game, played)]
+            self._decisive = EpisodeRegret(tuple(found), (), self._game.max_steps).decisive
+        else:
+            for frame in played:
+                self.add(frame)
         self.differs_at, self.why = played.differs_at, played.why
         if self.differs_at is not None and 0 < self.differs_at <= len(actions):
             self.steps.append({"action": self.tables.text(actions[self.differs_at - 1]), "differs": self.why})
 
+    def _measured(self, each: RegretFrame) -> StepBounds:
+        """Add a state, its distance, which is returned, and the regret of the step that led there."""
+        self.add(each.frame)
+        self.states[-1]["left"] = each.left.as_json
+        if each.known is not None and each.belief is not None:
+            self.steps[-1] |= {"regret": each.known.as_json, "belief": each.belief.as_json}
+        return each.left
+
     def film(self, summary: EpisodeSummary, env: PlayedEnv, **head: Any) -> dict[str, Any]:
         """Return the episode as JSON; ``head``: its ``tokens`` and ``measures``."""
+        if self._decisive is not None:
+            head["decisive"] = self._decisive
         head |= {**dict(zip(COLUMNS, summary.row, strict=True)), "env": env.id, "why": self.why}
         texts = {name: self.tables.text(head[name]) for name in _TEXTS}
         return {**head, **texts, "states": columns(self.states), "steps": columns(self.steps)}

@@ -34,6 +34,23 @@ def test_steps_are_viewed_with_their_regret(cli):
     assert out.count("steps to a win: ") == 1 + out.count("of belief ") > 1
 
 
+def test_a_page_of_an_episode_has_its_regret(cli, tmp_path):
+    for name, more in (("with", ["--regret"]), ("without", [])):
+        assert cli("view", RUN, "--episode", 1, "--export", tmp_path / f"{name}.html", *more)[0] == 0
+    assert (tmp_path / "with.html").read_text() != (tmp_path / "without.html").read_text()
+
+
+def test_a_site_has_regret_where_asked(cli, tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / Path(RUN).name).write_bytes(Path(RUN).read_bytes())
+    sizes = []
+    for name, more in (("with", ["--regret"]), ("without", [])):
+        assert cli("site", "build", results, "--out", tmp_path / name, *more)[0] == 0
+        sizes.append(sum(path.stat().st_size for path in (tmp_path / name / "data").glob("*/[0-9]*.js")))
+    assert sizes[0] > sizes[1] > 0
+
+
 def test_a_run_without_shortest_ways(cli):
     code, _, err = cli("credit", "run", QUICK, "--env", "SOTOPIA")
     assert code == 2

@@ -46,6 +46,8 @@ def test_what_cannot_be_written(run, tmp_path):
         export_episode(run, "1", tmp_path / "film.txt")
     with pytest.raises(UsageError, match="the episode has steps 0 to"):
         export_episode(run, "1", tmp_path / "a.png", step=1000)
+    with pytest.raises(UsageError, match=r"--regret is shown on a page: --export a\.html"):
+        export_episode(run, "1", tmp_path / "a.png", regret=True)
 
 
 @pytest.mark.browser

@@ -9,6 +9,8 @@ import pytest
 
 from agentgym.core.episodes import taken_step
 from agentgym.core.types import Completion, Trajectory
+from agentgym.credit.regret import regret_of_run
+from agentgym.evaluation.log.frames import EpisodeFrame, ReplayedFrames
 from agentgym.evaluation.log.runfiles import read_episodes
 from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
@@ -19,8 +21,17 @@ from agentgym.history.run import CONFIG_FILE, METRICS_FILE
 from agentgym.registration import open_env
 from agentgym.rollout.stored_episode import KeptEpisode, StepCredit
 from agentgym.site.build import build_site
+from agentgym.site.filmdata import ViewerTables
 from agentgym.site.training_viewer_data import keeps_rollouts, write_training
-from agentgym.site.viewer_data import DATA, PACK_SIZE, RunViewerData, ViewerPacks, write_index, write_run
+from agentgym.site.viewer_data import (
+    DATA,
+    PACK_SIZE,
+    EpisodeView,
+    RunViewerData,
+    ViewerPacks,
+    write_index,
+    write_run,
+)
 from tests.evaluation.model_runs import FREE, save
 from tests.iterations import make_metrics
 from tests.site.films import film_of, text_of, value_of
@@ -95,6 +106,34 @@ def test_a_changed_action_is_marked_with_its_step(run, tmp_path):
     assert "another state" in film["steps"][4]["differs"]
 
 
+def test_regret_is_that_of_the_run(run, tmp_path):
+    films = write_run(tmp_path / "with", open_run(run), regret=True)
+    write_run(tmp_path / "without", open_run(run))
+    stored = open_run(run)
+    found = {episode.id: regret for episode, regret in regret_of_run(stored, stored.results)}
+    decisive = []
+    for summary, episode in zip(films.episodes, read_episodes(run), strict=True):
+        film = film_of(tmp_path / "with" / DATA / films.key, summary.number)
+        regret = found[episode.id]
+        assert [state.pop("left") for state in film["states"]] == [each.as_json for each in regret.left]
+        assert [step.pop("regret") for step in film["steps"]] == [each.as_json for each in regret.known]
+        assert [step.pop("belief") for step in film["steps"]] == [each.as_json for each in regret.belief]
+        decisive.append(film.pop("decisive", None))
+        assert decisive[-1] == regret.decisive
+        assert film == film_of(tmp_path / "without" / DATA / films.key, summary.number)
+    assert len(set(decisive)) > 3
+
+
+def test_a_suite_without_a_distance_is_shown_without_regret(tmp_path):
+    game = open_env("agentgym/WebShop-v0")
+    observation, info = game.reset(seed=0)
+    view = EpisodeView(ViewerTables(str), game)
+    first = EpisodeFrame(None, observation, info["admissible_actions"], info["state_hash"], "", 0.0, False)
+    view.play(ReplayedFrames([first], [info["state_hash"]], chained=False), (), regret=True)
+    assert view.states
+    assert "left" not in view.states[0]
+
+
 def test_secrets_are_in_no_file(run, tmp_path, monkeypatch):
     monkeypatch.setenv("PLANTED_TOKEN", "Make 12 from both cards")
     films = write_run(tmp_path, open_run(run))
@@ -149,13 +188,16 @@ def test_kept_rollouts_are_played_again_from_where_they_begin(tmp_path):
     away = kept(game, ("*", "+", "="), begin=2)
     write_rollouts(folder, 1, [late, first, lost, away])
     assert keeps_rollouts(folder)
-    films = write_training(tmp_path, folder)
+    films = write_training(tmp_path, folder, regret=True)
     assert (films.kind, films.title) == ("training", "GRPO on EZPoints-v0, seed 0")
     assert [episode.differs_at for episode in films.episodes] == [None, None, 2, 0]
     played, whole, cut, told = (film_of(tmp_path / DATA / films.key, n) for n in (1, 2, 3, 4))
     assert "Formula: +" in text_of(played, played["states"][0]["observation"])
     assert [step["value"] for step in whole["steps"]] == [0.25] * 3
     assert text_of(whole, whole["steps"][0]["response"]) == "I play +"
+    assert [state["left"] for state in whole["states"]] == [[4, 4]] * 3 + [[None, None]]
+    assert [step["regret"] for step in whole["steps"]] == [[1, 1], [1, 1], [None, None]]
+    assert not any("left" in state for state in (*played["states"], *told["states"]))
     assert len(cut["states"]) == 2
     assert "observation" not in told["states"][0]
     assert "no reset" in text_of(told, told["why"])

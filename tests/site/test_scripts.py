@@ -20,7 +20,7 @@ FORBIDDEN = re.compile(
     r"sessionStorage|document\.cookie|\bfetch\(|XMLHttpRequest|WebSocket|EventSource|sendBeacon|"
     r"\bimport\(|https?://"
 )
-MAX_LINES = 1_540
+MAX_LINES = 1_570
 
 
 def test_the_vendored_files_are_as_they_were_published():

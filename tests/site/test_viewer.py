@@ -1,11 +1,14 @@
 """The viewer in a real browser: episodes chosen, stepped through, compared; hostile text shown as text."""
 
 import json
+import re
 import shutil
+from itertools import product
 
 import pytest
 
 from agentgym.evaluation.log.frames import EpisodeFrame
+from agentgym.evaluation.verify.archives import open_run
 from agentgym.site.filmdata import columns, state_table, step_table
 from agentgym.site.viewer_data import (
     COLUMNS,
@@ -14,7 +17,9 @@ from agentgym.site.viewer_data import (
     RunViewerData,
     ViewerPacks,
     write_index,
+    write_run,
 )
+from tests.site.films import film_of
 
 pytestmark = pytest.mark.browser
 
@@ -169,6 +174,43 @@ def test_a_graph_of_one_state_is_small_and_measures_are_whole(made_site, visitor
 
 
 @pytest.fixture(scope="module")
+def regretted(made_site, tmp_path_factory):
+    """Return the address of a step of a lost episode, on a site with regret."""
+    site = tmp_path_factory.mktemp("regret") / "site"
+    shutil.copytree(made_site.folder, site, ignore=shutil.ignore_patterns("data"))
+    (run,) = (made_site.results / "pages").glob("random-*")
+    films = write_run(site, open_run(run), regret=True)
+    write_index(site, [films])
+    lost = next(e for e in films.episodes if e.label != "EZPoints" and not e.won)
+    decisive = film_of(site / DATA / films.key, lost.number)["decisive"]
+    return f"{site.as_uri()}/view.html#{films.key}/{lost.number}/{decisive - 1}", decisive, lost.length
+
+
+def test_regret_is_beside_its_step(regretted, visitor):
+    url, decisive, length = regretted
+    visitor.events.clear()
+    visitor.look(url)
+    wait(visitor, WHERE, f"Step {decisive - 1} of {length}")
+    strip, shown = (f"document.querySelector('{name}')" for name in (".strip", "#shown"))
+    key = visitor.value(f"{strip}.textContent")
+    assert f"decisive step: {decisive}, no win in time after it" in key
+    assert re.search(r"steps left to a win: \d+ to (\d+|∞)┊", key)
+    points = visitor.value(f"{strip}.querySelector('.steps-left-to-a-win polyline').getAttribute('points')")
+    assert len(points.split()) == length + 1
+    assert "decisive step" in visitor.value(f"{shown}.textContent")
+    text = visitor.value(f"{shown}.querySelector('.numbers').textContent")
+    assert all(name in text for name in ("steps left to a win", "regret", "belief regret"))
+    for width in (360, 1280):
+        visitor.resize(width, 900)
+        assert visitor.value("document.documentElement.scrollWidth <= window.innerWidth")
+    visitor.resize(900, 900)
+    visitor.press("End")
+    assert "steps left to a win" in visitor.value(f"{shown}.querySelector('.numbers').textContent")
+    assert "decisive step" not in visitor.value(f"{shown}.textContent")
+    assert visitor.errors == []
+
+
+@pytest.fixture(scope="module")
 def made_up(made_site, tmp_path_factory):
     """Return a site with a made-up run: hostile text everywhere, and 10,000 episodes."""
     folder = tmp_path_factory.mktemp("viewer") / "site"
@@ -277,14 +319,15 @@ def test_what_is_not_there_is_said(made_up, visitor):
 
 
 @pytest.mark.npm
-def test_axe_finds_nothing_serious(made_site, visitor, npm_modules):
+def test_axe_finds_nothing_serious(made_site, regretted, visitor, npm_modules):
     axe = (npm_modules / "axe-core" / "axe.min.js").read_text()
     key, episodes = run_of(made_site, "random")
     number = next(e["number"] for e in episodes if e["label"] != "EZPoints")
-    for scheme in ("light", "dark"):
+    plain = f"{made_site.url}view.html#{key}/{number}/2"
+    for scheme, url in product(("light", "dark"), (plain, regretted[0])):
         visitor.scheme(scheme)
-        visitor.look(f"{made_site.url}view.html#{key}/{number}/2")
-        wait(visitor, WHERE, "Step 2 of 15")
+        visitor.look(url)
+        wait(visitor, f"{WHERE}?.endsWith(' of 15')")
         visitor.call("Runtime.evaluate", expression=axe)
         found = visitor.call(
             "Runtime.evaluate",
@@ -293,6 +336,6 @@ def test_axe_finds_nothing_serious(made_site, visitor, npm_modules):
             awaitPromise=True,
             returnByValue=True,
         )["result"]["value"]
-        assert '"serious"' not in found, (scheme, found)
-        assert '"critical"' not in found, (scheme, found)
+        assert '"serious"' not in found, (scheme, url, found)
+        assert '"critical"' not in found, (scheme, url, found)
     visitor.scheme("light")

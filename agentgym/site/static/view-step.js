@@ -102,8 +102,9 @@ const stepView = (() => {
   function did(attempt, step, state, several) {
     const { film, place } = attempt;
     const parts = [];
-    if (step) parts.push(...action(film, step), ...numbers(film, place.step));
+    if (step) parts.push(...action(film, step, place.step + 1));
     else parts.push(make("p", { class: "soft" }, place.step ? "The episode is over." : "Nothing was done."));
+    parts.push(...numbers(film, place.step));
     if (step?.response !== undefined) parts.push(...said(film, step, several));
     const actions = films.list(film, state.actions);
     if (actions.length) {
@@ -114,27 +115,31 @@ const stepView = (() => {
     return parts;
   }
 
-  /** @param {Film} film @param {any} step */
-  function action(film, step) {
+  /** @param {Film} film @param {any} step @param {number} number  of the state that it leads to */
+  function action(film, step, number) {
     if (step.action === undefined) {
       return [make("p", { class: "alarm" }, `No action was played: ${films.short(step.error || "")}`)];
     }
     const refused = step.valid === false ? make("span", { class: "tag bad" }, "rejected") : "";
     const differs = step.differs === undefined ? "" : make("span", { class: "tag bad" }, "differs from here");
-    return [make("div", { class: "played" }, make("strong", {}, "Plays "), films.block(films.text(film, step.action)), refused, differs)];
+    const decisive = number === film.decisive ? make("span", { class: "tag bad" }, "decisive step") : "";
+    return [make("div", { class: "played" }, make("strong", {}, "Plays "), films.block(films.text(film, step.action)), refused, differs, decisive)];
   }
 
   /** Return the numbers of a step.
    * @param {Film} film
    * @param {number} number */
   function numbers(film, number) {
-    const step = film.steps[number];
+    const step = film.steps[number] || {};
     let total = 0;
     for (const each of film.steps.slice(0, number + 1)) total += each.reward || 0;
     /** @type {[string, any][]} */
     const found = [
       ["reward", step.reward],
       ["return so far", step.reward === undefined ? undefined : total],
+      ["steps left to a win", bounds(film.states[number]?.left)],
+      ["regret", bounds(step.regret)],
+      ["belief regret", bounds(step.belief)],
       ["return to go", step.return_to_go],
       ["advantage", step.advantage],
       ["value", step.value],
@@ -149,7 +154,13 @@ const stepView = (() => {
       .map(([name, value]) =>
         make("div", {}, make("dt", {}, name), make("dd", {}, typeof value === "number" ? films.figure(value) : value)),
       );
-    return [make("dl", { class: "numbers" }, ...terms)];
+    return terms.length ? [make("dl", { class: "numbers" }, ...terms)] : [];
+  }
+
+  /** Return bounds on a number of steps as people read them. @param {(number | null)[] | undefined} both */
+  function bounds(both) {
+    const [low, high] = (both || []).map((each) => (each === null || each === Infinity ? "∞" : films.figure(each)));
+    return low === high ? low : `${low} to ${high}`;
   }
 
   /** @param {Film} film
@@ -202,6 +213,7 @@ const stepView = (() => {
   }
 
   const LINES = [
+    { name: "steps left to a win", of: (/** @type {any} */ turn) => (turn.left ? turn.left[0] ?? Infinity : undefined) },
     { name: "value", of: (/** @type {any} */ step) => step.value },
     { name: "advantage", of: (/** @type {any} */ step) => step.advantage },
     { name: "process reward", of: (/** @type {any} */ step) => step.process_reward },
@@ -231,10 +243,20 @@ const stepView = (() => {
       cell.addEventListener("click", () => go(number));
       return cell;
     });
-    const known = LINES.filter(({ of }) => film.steps.some((/** @type {any} */ step) => typeof of(step) === "number"));
-    const lines = known.map(({ name, of }) => line(film, name, of, wide));
+    const turns = film.states.map((/** @type {any} */ state, /** @type {number} */ number) => ({ ...state, ...film.steps[number] }));
+    const known = LINES.filter(({ of }) => turns.some((/** @type {any} */ turn) => typeof of(turn) === "number"));
+    const lines = known.map(({ name, of }) => line(turns, name, of, wide));
     const tall = known.length ? 90 : 18;
-    const key = known.map(({ name }) => make("span", { class: `key ${name.replace(" ", "-")}` }, name));
+    const key = known.map(({ name, of }) => {
+      const values = turns.map(of).filter((/** @type {any} */ value) => typeof value === "number");
+      const range = bounds([Math.min(...values), Math.max(...values)]);
+      return make("span", { class: `key ${name.replaceAll(" ", "-")}` }, `${name}: ${range}`);
+    });
+    if (film.decisive) {
+      const x = film.decisive * wide;
+      lines.push(films.svg("line", { x1: x, x2: x, y1: 0, y2: tall, class: "decisive" }));
+      key.push(make("span", { class: "key decisive" }, `┊ decisive step: ${film.decisive}, no win in time after it`));
+    }
     return make(
       "div",
       { class: "strip" },
@@ -244,21 +266,22 @@ const stepView = (() => {
   }
 
   /** Return a line over the steps, in a scale of its own, with zero where the scale has it.
-   * @param {Film} film
+   * @param {any[]} turns  states with what was done in them
    * @param {string} name
-   * @param {(step: any) => number | undefined} of
+   * @param {(turn: any) => number | undefined} of
    * @param {number} wide */
-  function line(film, name, of, wide) {
-    const values = film.steps.map((/** @type {any} */ step) => of(step) ?? NaN);
-    const known = values.filter((/** @type {number} */ value) => !Number.isNaN(value));
+  function line(turns, name, of, wide) {
+    const values = turns.map((turn) => of(turn) ?? NaN);
+    const known = values.filter(Number.isFinite);
+    if (values.includes(Infinity)) known.push(1.5 * Math.max(1, ...known));
     const [low, high] = [Math.min(0, ...known), Math.max(0, ...known)];
-    const y = (/** @type {number} */ value) => 86 - (62 * (value - low)) / (high - low || 1);
+    const y = (/** @type {number} */ value) => 86 - (62 * (Math.min(value, high) - low)) / (high - low || 1);
     const points = values
       .map((/** @type {number} */ value, /** @type {number} */ step) => [step * wide + wide / 2, y(value)])
       .filter((/** @type {number[]} */ point) => !Number.isNaN(point[1]));
     return films.svg(
       "g",
-      { class: name.replace(" ", "-") },
+      { class: name.replaceAll(" ", "-") },
       films.svg("line", { x1: 0, x2: 900, y1: y(0), y2: y(0), class: "zero" }),
       films.svg("polyline", { points: points.map((/** @type {number[]} */ p) => p.join(",")).join(" ") }),
     );
