@@ -23,7 +23,7 @@ def mixture(graph: StateGraph, strength: float, *, rejected: float = 0.0) -> Flo
     Args:
         graph: the task's states.
         strength: from -1 to 1.
-        rejected: probability of the edge `agentgym.credit.graph.REJECTED`, where the graph has it.
+        rejected: probability of the edge `agentgym.credit.graph.REJECTED`, where a state has it.
     """
     away, source = graph.distances(), graph.source
     accepted = np.where(_sums(graph, graph.valid)[source] > 0, graph.valid, True)
@@ -33,9 +33,9 @@ def mixture(graph: StateGraph, strength: float, *, rejected: float = 0.0) -> Flo
     number = _sums(graph, liked)[source]
     weight = np.where(number > 0, abs(strength), 0.0)
     result: Floats = weight * liked / np.maximum(number, 1.0) + (1.0 - weight) * chance
-    if not rejected:
-        return result
-    return np.where(graph.valid, (1.0 - rejected) * result, np.maximum(rejected, result))
+    refused = _sums(graph, ~graph.valid)[source]
+    share = np.where((refused > 0) & (refused < np.diff(graph.first)[source]), rejected, 0.0)
+    return (1.0 - share) * result + share * ~graph.valid / np.maximum(refused, 1.0)
 
 
 def _sums(graph: StateGraph, flags: Bools) -> Floats:
