@@ -23,7 +23,11 @@ CLEAR = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreditAgreement:
-    """Measures of one estimator. Without any signal correlations are 0, bias is 1 and variance 0."""
+    """Measures of one estimator. Without any signal correlations are 0, bias is 1 and variance 0.
+
+    E[m^2] and |u|^2 are unbiased estimates that may leave the range that a square can have: bias, variance
+    and cosine are cut to theirs, so that those of pure noise are 1, 1 and anything.
+    """
 
     correlation: float
     """``E[a A] / sqrt(E[a^2] E[A^2])``: Pearson's about 0, where a step neither helps nor harms."""
@@ -38,9 +42,10 @@ class CreditAgreement:
     variance: float
     """``1 - E[m^2] / E[a^2]``: the part of the estimate that differs from draw to draw of the same step.
 
-    ``correlation^2 = (1 - bias) (1 - variance)`` where the steps of both are the same."""
+    About ``correlation^2 = (1 - bias) (1 - variance)``: both leave out steps that only one draw has, and m
+    counts a draw once however often it has the step."""
     cosine: float
-    """``<u, g> / (|u| |g|)``, g the gradient of the wins in a table of logits, u the mean over draws of
+    """``<u, g> / (|u| |g|)``, g the gradient of V in a table of logits, u the mean over draws of
     ``sum_t a_t grad log pi``; |u|^2 is estimated from pairs of different draws."""
 
 
@@ -96,10 +101,11 @@ def _bias_and_variance(draws: Sequence[Episodes], a: Floats, truth: Floats) -> t
     again = number > 1
     squares = np.where(again, pairs / np.maximum(number * (number - 1), 1), 0.0)
     weight, known = np.bincount(step) * again, again[step]
-    signal = float(weight @ squares)
+    signal = max(float(weight @ squares), 0.0)  # of noise it may come out negative
     product = float(weight @ (total / number * np.bincount(step, truth) / np.bincount(step)))
-    bias = 1.0 - _ratio(product**2, signal * float(truth[known] @ truth[known]))
-    return bias, 1.0 - _ratio(signal, float(a[known] @ a[known])) if signal > 0 else 0.0
+    kept = _ratio(product**2, signal * float(truth[known] @ truth[known]))
+    size = float(a[known] @ a[known])
+    return 1.0 - min(kept, 1.0), max(1.0 - signal / size, 0.0) if size > 0 else 0.0
 
 
 def _cosine(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Sequence[Floats]) -> float:
@@ -120,4 +126,5 @@ def _cosine(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Seque
     n = len(draws)
     length = (sum(float(each @ each) for each in total) - own) / (n * (n - 1))
     size_of_gradient = sum(float(each @ each) for each in gradients)
-    return _ratio(along / n, math.sqrt(length * size_of_gradient)) if length > 0 else 0.0
+    cosine = _ratio(along / n, math.sqrt(length * size_of_gradient)) if length > 0 else 0.0
+    return min(max(cosine, -1.0), 1.0)
