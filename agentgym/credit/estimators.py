@@ -39,25 +39,39 @@ def estimator(
         options: options of the algorithm; those that it does not have are left out.
 
     Raises:
-        UsageError: there is no such algorithm, or it plays episodes of its own.
+        UsageError: there is no such algorithm, it plays episodes of its own, its critic is of tokens and its
+            advantages are of steps, or (from the estimator) they are not one finite number a step.
     """
     algorithm = find_algorithm(name)
     if algorithm.snapshot:
         raise UsageError(f"{name} plays episodes of its own, so that it has no advantage of given ones")
+    if algorithm.critic == "token" and algorithm.unit == "step":
+        raise UsageError(f"{name} has a critic of tokens and advantages of steps: the board has no tokens")
     known = {key: value for key, value in options.items() if key in algorithm.options}
     advantage = bind_options(algorithm.advantage, known)
     if algorithm.critic:
-        return _with_critic(algorithm, advantage, training)
+        return _checked(name, _with_critic(algorithm, advantage, training))
     if algorithm.reward_model:
-        return _with_reward_model(algorithm, advantage, truths, training)
-    return lambda episodes: advantage(episodes.batch)
+        return _checked(name, _with_reward_model(algorithm, advantage, truths, training))
+    return _checked(name, lambda episodes: advantage(episodes.batch))
+
+
+def _checked(name: str, estimate: Callable[[Episodes], Any]) -> Estimator:
+    def checked(episodes: Episodes) -> Floats:
+        found = np.asarray(estimate(episodes), dtype=np.float64)
+        shape = episodes.edge.shape
+        if found.shape != shape or not np.isfinite(found).all():
+            raise UsageError(f"{name} must return finite advantages of shape {shape}, one a step")
+        return found
+
+    return checked
 
 
 def _with_critic(
     algorithm: Algorithm, advantage: Callable[..., Floats], training: Sequence[Episodes]
 ) -> Estimator:
     """Fit each state's value to the mean of the discounted returns that followed it."""
-    gamma = float(algorithm.defaults["gamma"])
+    gamma = float(algorithm.defaults.get("gamma", 1.0))
     states = np.concatenate([each.state for each in training])
     returns = np.concatenate(
         [discounted(step_rewards(each.batch), each.batch.trajectory, gamma) for each in training]

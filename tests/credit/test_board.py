@@ -1,8 +1,11 @@
 """Episodes on graphs are those of the environment; measures and learned tables are what they say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from agentgym.algos.table import find_algorithm
 from agentgym.core.episodes import observed_text
 from agentgym.credit.behaviour import mixture, play, strength_for
 from agentgym.credit.board import SUITES, CreditCell, default_algorithms, measure
@@ -104,6 +107,22 @@ def test_text_and_state_are_two_rows_where_observations_hide_something():
 def test_an_algorithm_that_plays_its_own_episodes_is_refused():
     with pytest.raises(UsageError, match="spo3 plays episodes of its own"):
         estimator("spo3", [], [], {})
+
+
+@pytest.mark.parametrize(
+    "returned", [None, np.nan, np.zeros(3)], ids=["nothing", "one that is not a number", "three"]
+)
+def test_an_algorithm_must_return_one_finite_number_a_step(monkeypatch, returned):
+    own = replace(find_algorithm("grpo"), advantage=lambda batch: returned)
+    monkeypatch.setattr("agentgym.credit.estimators.find_algorithm", lambda name: own)
+    episodes = play(truths_of("ezpoints"), 2, np.random.default_rng(0))
+    with pytest.raises(UsageError, match=r"own must return finite advantages of shape \(\d+,\), one a step"):
+        estimator("own", [], [], {})(episodes)
+
+
+def test_values_of_tokens_are_no_values_of_steps():
+    with pytest.raises(UsageError, match="a critic of tokens and advantages of steps"):
+        estimator("agentgym.algos.steppo:WITHOUT_STEP_GAE", [], [], {})
 
 
 def test_a_critic_knows_the_states_of_other_draws():
