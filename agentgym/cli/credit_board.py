@@ -69,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seeds < 1 or arguments.group_size < 2:
         raise UsageError("--seeds must be at least 1, and --group-size at least 2")
     UNIT_INTERVAL.check("--success", arguments.success)
+    for suite in arguments.suites or SUITES:
+        if arguments.seeds > SUITES[suite].max_seeds:
+            raise UsageError(f"{suite} has tasks for {SUITES[suite].max_seeds} seeds: lower --seeds")
     names = [_reference(name) for name in arguments.algorithm] or list(default_algorithms())
     records = []
     for suite in arguments.suites or SUITES:
@@ -96,6 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _reference(name: str) -> str:
     """Return ``module:attribute`` for ``FILE.py:attribute``, and other names as they are."""
     file, colon, attribute = name.partition(".py:")
+    if colon and file.startswith(("/", "..")):
+        raise UsageError(f"{name}: run from the folder of the file, and name the file without folders")
     return f"{file.removeprefix('./').replace('/', '.')}:{attribute}" if colon else name
 
 

@@ -15,6 +15,7 @@ from agentgym.credit.estimators import estimator
 from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
 from agentgym.credit.measures import CreditAgreement, agreement
 from agentgym.credit.truth import Truth
+from agentgym.env import AgentEnv
 from agentgym.registration import open_env
 
 TASKS = 5
@@ -44,7 +45,7 @@ class CreditSuite:
 
     def graphs(self, numbers: Sequence[int]) -> list[StateGraph]:
         """Return the states of tasks of the train split, by their numbers."""
-        env = open_env(self.env_id, split="train", options=self.options)
+        env = self._env()
         try:
             return [explore(env, env.tasks[number].id, rejected=True) for number in numbers]
         finally:
@@ -53,8 +54,15 @@ class CreditSuite:
     @property
     def horizon(self) -> int:
         """Step limit."""
-        env = open_env(self.env_id, split="train", options=self.options)
-        return env.max_steps
+        return self._env().max_steps
+
+    @property
+    def max_seeds(self) -> int:
+        """Number of seeds that the train split has tasks for."""
+        return len(self._env().tasks) // TASKS
+
+    def _env(self) -> AgentEnv[Any]:
+        return open_env(self.env_id, split="train", options=self.options)
 
 
 SUITES: Mapping[str, CreditSuite] = {

@@ -1,7 +1,9 @@
-"""Regret through the command line."""
+"""Regret and the board of estimators through the command line."""
 
 import json
 from pathlib import Path
+
+import pytest
 
 RUN = Path(__file__).parents[2] / "benchmarks" / "runs" / "demo" / "random-65e5d599f8e1.run.xz"
 QUICK = RUN.parents[1] / "quick" / "random-d8ded440f2da.run.xz"
@@ -55,3 +57,17 @@ def test_a_run_without_shortest_ways(cli):
     code, _, err = cli("credit", "run", QUICK, "--env", "SOTOPIA")
     assert code == 2
     assert err.startswith("agentgym: sotopia: no shortest way to a win can be proven")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", 39], "ezpoints has tasks for 38 seeds: lower --seeds"),
+        (["--algorithm", "../mine.py:OWN"], "../mine.py:OWN: run from the folder of the file"),
+        (["--group-size", 1], "--group-size at least 2"),
+    ],
+)
+def test_what_the_board_cannot_do(cli, arguments, message):
+    code, _, err = cli("credit", "board", "ezpoints", *arguments)
+    assert code == 2
+    assert message in err
