@@ -88,7 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             records += [row.record() for row in rows]
         else:
-            conditions = f"policy wins {cell.success:.0%}, groups of {cell.group_size}"
+            conditions = f"policy wins {cell.success:.4g} of its episodes, groups of {cell.group_size}"
+            conditions += ", rejected actions punished" if cell.penalty else ""
+            conditions += ", states by text" if cell.match == "text" else ""
             say(f"{suite}: {conditions}, {arguments.seeds} seeds")
             _print(standings(rows))
     if arguments.json:

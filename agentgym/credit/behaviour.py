@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from agentgym.algos.batch import StepBatch
 from agentgym.core.arrays import Bools, Floats, Ints
 from agentgym.credit.graph import WIN_REWARD, StateGraph
 from agentgym.credit.truth import Truth
+from agentgym.errors import UsageError
 
 
 def mixture(graph: StateGraph, strength: float, *, rejected: float = 0.0) -> Floats:
@@ -55,7 +57,7 @@ def strength_for(
         rejected: as `mixture` takes it.
 
     Raises:
-        ValueError: no strength reaches that share.
+        UsageError: no strength reaches that share.
     """
 
     def won(strength: float) -> float:
@@ -65,8 +67,9 @@ def strength_for(
 
     low, high = -1.0, 1.0
     if not won(low) <= success <= won(high):
-        raise ValueError(
-            f"mixtures win {won(low):.1%} to {won(high):.1%} here: {success:.0%} is out of reach"
+        least, most = math.ceil(1000 * won(low)) / 1000, math.floor(1000 * won(high)) / 1000
+        raise UsageError(
+            f"a share of wins of {success:g} is out of reach on these tasks: take one from {least} to {most}"
         )
     while high - low > 1e-4:
         middle = (low + high) / 2

@@ -16,6 +16,7 @@ from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
 from agentgym.credit.measures import CreditAgreement, agreement
 from agentgym.credit.truth import Truth
 from agentgym.env import AgentEnv
+from agentgym.errors import UsageError
 from agentgym.registration import open_env
 
 TASKS = 5
@@ -130,6 +131,7 @@ def measure(
     tasks: int = TASKS,
     draws: int = DRAWS,
     iterations: Sequence[int] = ITERATIONS,
+    skip: bool = False,
 ) -> Iterator[CreditRow]:
     """Yield the rows of one seed in each of a suite's cells, whose states are listed once.
 
@@ -142,16 +144,22 @@ def measure(
         tasks: tasks of a seed.
         draws: draws of groups.
         iterations: draws of groups that critics and reward models learn from, a row each.
+        skip: whether cells whose share of wins no policy reaches have no rows, instead of being refused.
 
     Raises:
-        UsageError: there is no such suite or algorithm.
+        UsageError: there is no such suite or algorithm, or no policy wins as often as a cell states.
     """
     check_choice("suite", suite, tuple(SUITES))
     names = tuple(algorithms) or default_algorithms()
     spent = {name: tuple(iterations) if learns(name) else (0,) for name in names}
     graphs = SUITES[suite].graphs(range(seed * tasks, (seed + 1) * tasks))
     for number, cell in enumerate(cells):
-        truths = solve(graphs, cell, SUITES[suite].horizon)
+        try:
+            truths = solve(graphs, cell, SUITES[suite].horizon)
+        except UsageError:
+            if skip:
+                continue
+            raise
         rng = np.random.default_rng((seed, number))
         found = [play(truths, cell.group_size, rng) for _ in range(draws)]
         most = max(max(each) for each in spent.values())
@@ -179,6 +187,9 @@ def solve(graphs: Sequence[StateGraph], cell: CreditCell, horizon: int) -> list[
         graphs: the tasks.
         cell: the conditions.
         horizon: the step limit.
+
+    Raises:
+        UsageError: no policy wins as often as the cell states.
     """
     rejected, penalty = (REJECTED_RATE, PENALTY / WIN_REWARD) if cell.penalty else (0.0, 0.0)
     strength = strength_for(graphs, cell.success, horizon=horizon, rejected=rejected)
