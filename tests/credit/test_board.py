@@ -53,7 +53,7 @@ def test_a_mixture_wins_as_often_as_it_is_asked_to():
 
 
 def test_a_share_of_wins_that_no_mixture_reaches_is_refused():
-    with pytest.raises(UsageError, match="1 is out of reach on these tasks: take one from 0.0 to 0.0"):
+    with pytest.raises(UsageError, match="1 is out of reach on these tasks"):
         strength_for([CYCLE], 1.0, horizon=2)
     cells = [CreditCell(suite="ezpoints", success=1.0, penalty=True)]
     assert list(measure("ezpoints", cells, 0, algorithms=["grpo"], tasks=1, draws=2, skip=True)) == []
