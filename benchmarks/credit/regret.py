@@ -43,8 +43,8 @@ Steps into a dead end have an infinite regret and are left out of the means. A s
 says where its decisive step falls; ALFWorld's limit is 50 steps.
 
 - All distances are proven but those that the last column counts.
-- Dead ends of ALFWorld are few. In the two that were looked at a thing is taken that no place may hold, a roll
-  of paper towels, and the hand is never free again.
+- Dead ends of ALFWorld are few. In the two that were looked at a thing is taken that no place may hold, a
+  roll of paper towels, and the hand is never free again.
 - Some official games hold one thing in two places at once (a mug on the coffee machine and on the countertop
   below it). Taking it from one leaves it in the other, and the shortest plans make use of that.
 - Of public logs the first 50 actions are played. An episode whose agent gives up before the step limit may
