@@ -71,3 +71,12 @@ def test_what_the_board_cannot_do(cli, arguments, message):
     code, _, err = cli("credit", "board", "ezpoints", *arguments)
     assert code == 2
     assert message in err
+
+
+def test_a_board_has_a_row_an_estimator_and_one_of_the_truth(cli):
+    code, out, _ = cli("credit", "board", "ezpoints", "--algorithm", "grpo", "ppo", "--seeds", "1")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[1].split()[:3] == ["rank", "algorithm", "learned"]
+    assert [line.split()[1] for line in lines[2:]][0] == "exact"
+    assert sorted(line.split()[1] for line in lines[2:]) == ["exact", "grpo", "ppo", "ppo", "ppo"]
