@@ -78,5 +78,5 @@ def test_a_board_has_a_row_an_estimator_and_one_of_the_truth(cli):
     assert code == 0
     lines = out.splitlines()
     assert lines[1].split()[:3] == ["rank", "algorithm", "learned"]
-    assert [line.split()[1] for line in lines[2:]][0] == "exact"
+    assert lines[2].split()[1] == "exact"
     assert sorted(line.split()[1] for line in lines[2:]) == ["exact", "grpo", "ppo", "ppo", "ppo"]
