@@ -11,6 +11,7 @@ from pathlib import Path
 from agentgym.credit.board import DRAWS, ITERATIONS, SUITES, TASKS
 from benchmarks.credit.grid import HELD_BACK, SEEDS, measured, read, table_of
 from benchmarks.credit.page import page
+from benchmarks.credit.picture import draw
 from benchmarks.harness.report import parser, publish
 
 OUT = Path(__file__).parent / "board.json"
@@ -39,6 +40,8 @@ def main() -> int:
     }
     record = {**settings, "cells": table_of([*rows, *held])}
     publish(given.out, record, page(rows, held))
+    if not given.all:
+        draw(rows, given.out.with_suffix(".png"))
     return 0
 
 

@@ -22,6 +22,10 @@ HEAD = (
 )
 
 
+ALIKE = ("dapo", "gspo", "dr_grpo", "sampo")
+"""Algorithms whose advantages are those of GRPO, RLOO or GiGPO but for a scale; losses and filters differ."""
+
+
 def page(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
     """Return the page of all cells.
 
@@ -30,7 +34,8 @@ def page(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
         held: of the seeds held back.
     """
     cells = list(dict.fromkeys(row.cell for row in rows))
-    parts, seeds = [INTRODUCTION], len({row.seed for row in rows})
+    parts = [INTRODUCTION, "\n## Correlation with the truth, suite by suite\n\n", overview(rows)]
+    seeds = len({row.seed for row in rows})
     for cell in cells:
         own, again = ([row for row in each if row.cell == cell] for each in (rows, held))
         found = len({row.seed for row in own})
@@ -40,6 +45,18 @@ def page(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
         parts += [f"\n## {title(cell)}\n\n", fewer, cell_table(own), "\n"]
         parts += [held_back(own, again)] if again else []
     return "".join(parts)
+
+
+def overview(rows: Sequence[CreditRow]) -> str:
+    """Return the correlations in the first cell of each suite, sorted by their mean over suites."""
+    first = {row.cell.suite: row.cell for row in reversed(rows)}
+    suites = list(dict.fromkeys(row.cell.suite for row in rows))
+    columns = [
+        by_contestant([row for row in rows if row.cell == first[suite]], "correlation") for suite in suites
+    ]
+    names = sorted(columns[0], key=lambda name: -sum(column[name].mean() for column in columns))
+    lines = [(name_of(name), *(f"{column[name].mean():.2f}" for column in columns)) for name in names]
+    return table_text(("algorithm", *suites), lines, numbers=len(suites))
 
 
 def title(cell: CreditCell) -> str:
