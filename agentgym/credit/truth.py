@@ -21,12 +21,7 @@ from agentgym.credit.graph import StateGraph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """Exact values of one task under one policy.
-
-    Example:
-        >>> truth = Truth.of(graph, policy, horizon=20)                                # doctest: +SKIP
-        >>> truth.advantages(edges, left=np.array([20, 19]))                          # doctest: +SKIP
-    """
+    """Exact values of one task under one policy."""
 
     graph: StateGraph
     policy: Floats
