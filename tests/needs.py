@@ -70,6 +70,8 @@ LISTED: dict[str, tuple[str, ...]] = {
         "tests/training",
     ),
     "jinja2": (
+        "tests/cli/test_credit.py::test_a_page_of_an_episode_has_its_regret",
+        "tests/cli/test_credit.py::test_a_site_has_regret_where_asked",
         "tests/evaluation/test_hostile_files.py::test_a_board_and_a_site_end_whole_beside_them",
         "tests/evaluation/test_hostile_files.py::test_a_copy_without_episodes_that_can_be_read_stops_no_site",
         "tests/evaluation/test_hostile_files.py::"
