@@ -9,7 +9,7 @@ No critic is trained, and no advantage of the whole episode is added. With lam =
 
 The paper's own text was not at hand beyond its abstract. V, delta and A_t are those that accounts of the
 paper describe and public code by others computes; gamma = 0.95 and lam = 0.8 are the defaults of that code.
-Which deviation the paper takes is not told; here it is the unbiased one. Its ablations normalise over the
+The paper's deviation is not known; here it is the unbiased one. Its ablations normalise over the
 batch or not at all (``norm``), or have lam = 0. The paper matches states by text, this by the environment's
 hash.
 """
@@ -34,7 +34,7 @@ Norm: TypeAlias = Literal["group", "batch", "none"]
 """Steps whose mean and deviation normalise an advantage: its group's, all, or none."""
 
 OBJECTIVE = Objective(ratio="step_geomean", aggregation="step-mean", kl_coefficient=0.01)
-"""The ratio of a whole action, by the length of it. No bound of clipping is told; 0.2 is PPO's."""
+"""The ratio of a whole action, by the length of it. No bound of clipping is known; 0.2 is PPO's."""
 
 
 def advantage(

@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             conditions = f"policy wins {cell.success:.4g} of its episodes, groups of {cell.group_size}"
             conditions += ", rejected actions punished" if cell.penalty else ""
             conditions += ", states by text" if cell.match == "text" else ""
-            say(f"{suite}: {conditions}, {arguments.seeds} seeds")
+            say(f"{suite}: {conditions}; seeds: {arguments.seeds}")
             _print(standings(rows))
     if arguments.json:
         open_console().print(json.dumps(records, allow_nan=False), markup=False, soft_wrap=True)

@@ -153,16 +153,17 @@ def measure(
     names = tuple(algorithms) or default_algorithms()
     spent = {name: tuple(iterations) if learns(name) else (0,) for name in names}
     graphs = SUITES[suite].graphs(range(seed * tasks, (seed + 1) * tasks))
+    horizon = SUITES[suite].horizon
+    most = max(max(each) for each in spent.values())
     for number, cell in enumerate(cells):
         try:
-            truths = solve(graphs, cell, SUITES[suite].horizon)
+            truths = solve(graphs, cell, horizon)
         except UsageError:
             if skip:
                 continue
             raise
         rng = np.random.default_rng((seed, number))
         found = [play(truths, cell.group_size, rng) for _ in range(draws)]
-        most = max(max(each) for each in spent.values())
         training = [play(truths, cell.group_size, rng) for _ in range(most)]
         options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
         estimates = {(TRUE, 0): [draw.advantage for draw in found]}

@@ -1,4 +1,4 @@
-"""Order of estimators: means with intervals over repetitions, and which of them are told apart."""
+"""Order of estimators: means with intervals over repetitions, and which differ significantly."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Standing:
     iterations: int
     """Draws that its critic or reward model learned from; 0 where it has none."""
     rank: int
-    """1 + the number of estimators that are told apart from it and correlate better."""
+    """1 + the number of estimators that correlate significantly better."""
     measures: Mapping[str, Estimate]
     """Mean of each measure over seeds, with Student's interval."""
 
 
-def standings(rows: Iterable[CreditRow]) -> list[Standing]:
+def standings(rows: Sequence[CreditRow]) -> list[Standing]:
     """Return the estimators of one cell, the best correlated first.
 
     Args:
@@ -53,7 +53,7 @@ def standings(rows: Iterable[CreditRow]) -> list[Standing]:
     """
     values = by_contestant(rows, "correlation")
     names = sorted(values, key=lambda name: -values[name].mean())
-    better = told_apart([values[name] for name in names])
+    better = significantly_better([values[name] for name in names])
     measured = {measure: by_contestant(rows, measure) for measure in MEASURES}
     return [
         Standing(*name, rank, {measure: t_interval(measured[measure][name]) for measure in MEASURES})
@@ -72,7 +72,7 @@ def by_contestant(rows: Iterable[CreditRow], measure: str) -> dict[Contestant, F
     return {name: np.array([values[seed] for seed in sorted(values)]) for name, values in found.items()}
 
 
-def told_apart(values: Sequence[Floats]) -> Bools:
+def significantly_better(values: Sequence[Floats]) -> Bools:
     """Return bool[R, R]: row i is better than row j by Student's paired test over seeds, after Holm.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from agentgym.credit.board import DRAWS, TASKS, TRUE, CreditCell, CreditRow
-from agentgym.credit.standings import MEASURES, Contestant, by_contestant, standings, told_apart
+from agentgym.credit.standings import MEASURES, Contestant, by_contestant, significantly_better, standings
 from benchmarks.harness.report import table_text
 
 HEAD = (
@@ -94,7 +94,7 @@ def held_back(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
     """Return what the seeds held back say of the pairs that the table tells apart."""
     first, second = by_contestant(rows, "correlation"), by_contestant(held, "correlation")
     names = [name for name in first if name[0] != TRUE]
-    better = told_apart([first[name] for name in names])
+    better = significantly_better([first[name] for name in names])
     told = [(i, j) for i, j in combinations(range(len(names)), 2) if better[i, j] or better[j, i]]
     ordered = [(i, j) if better[i, j] else (j, i) for i, j in told]
     same = sum(second[names[i]].mean() > second[names[j]].mean() for i, j in ordered)
