@@ -139,6 +139,10 @@ class Arm:
     algorithm: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     """By the dotted names of `agentgym.training.config.override`."""
+    environments: tuple[str, ...] = ()
+    """Keys of `ENVIRONMENTS` that it is trained on; empty for all of a study."""
+    free_continuations: bool = False
+    """Whether the budget leaves out the steps of continuations: as many episodes as others are trained on."""
 
     def changes(self, environment: Environment) -> dict[str, Any]:
         """Return the settings that differ from those of the preset ``tiny``."""
@@ -192,6 +196,10 @@ class Study:
     """Seeds on which the declared orderings are tested once more; they are in no other figure."""
     drawn: bool = False
     """Whether the page has learning curves."""
+    beside: tuple[Arm, ...] = ()
+    """Arms of the main table and of `orderings`, whose committed runs stand beside this study's own."""
+    question: str = "Which of the papers' orderings hold"
+    """Heading of the declared orderings."""
 
 
 _EZPOINTS = Environment(
@@ -304,7 +312,16 @@ OWN_SETTINGS: Mapping[str, Mapping[str, Any]] = {
 
 
 CEILINGS = ("vine", "exact")
-"""Algorithms that know values which others must guess; exact credit refuses the noisy environment."""
+"""Algorithms that know values which others must guess."""
+
+_THREE_EACH = {"algorithm_options.continuations": 3}
+CEILING_ARMS = (
+    # exact credit refuses the noisy game, whose states cannot be listed
+    Arm(EXACT := "Exact", "exact", environments=("ezpoints", "errands")),
+    Arm(VINE := "VinePPO, equal steps", "vine", _THREE_EACH),
+    Arm(VINE_FREE := "VinePPO, equal episodes", "vine", _THREE_EACH, free_continuations=True),
+)
+"""Arms of the study `ceilings`."""
 
 
 def main_arms() -> tuple[Arm, ...]:

@@ -88,6 +88,8 @@ class SweepRun:
     won: Wins
     steps_per_episode: float
     """In the evaluation."""
+    tokens: int = 0
+    """Number sampled in training; 0 where it was not counted."""
 
     @property
     def held_out_success(self) -> float:
@@ -126,6 +128,7 @@ def keys_of(
         for seed in seeds or (*study.seeds, *study.held_back)
         for environment in environments or study.environments
         for arm in arms
+        if environment in (arm.environments or study.environments)
     ]
 
 
@@ -200,7 +203,7 @@ def train(key: RunKey) -> SweepRun:
     config = key.arm.config(environment, key.seed)
     with tempfile.TemporaryDirectory() as folder, closing(TrainingSetup.open(resolve(config))) as setup:
         trainer = Trainer(setup, Path(folder))
-        curve, end, seconds = _learn(trainer, key.steps)
+        curve, end, seconds, tokens = _learn(trainer, key)
         won, steps = _evaluate(environment, config, setup)
         trainer.collector.close()
     run = SweepRun(
@@ -216,18 +219,23 @@ def train(key: RunKey) -> SweepRun:
         cpu_seconds=seconds,
         won=won,
         steps_per_episode=steps,
+        tokens=tokens,
     )
     replace_file(run_file(key), json.dumps(asdict(run)) + "\n")
     return run
 
 
-def _learn(trainer: Trainer, budget: int) -> tuple[list[tuple[int, float, int]], RunEnd, float]:
-    """Iterate until the budget is spent; return steps, success and episodes of each iteration."""
+def _learn(trainer: Trainer, key: RunKey) -> tuple[list[tuple[int, float, int]], RunEnd, float, int]:
+    """Iterate until the budget is spent.
+
+    Return steps, success and episodes of each iteration, why it ended, processor-seconds and sampled tokens.
+    """
     curve: list[tuple[int, float, int]] = []
     began = process_time()
     end: RunEnd = "budget"
-    idle = 0
-    while not curve or curve[-1][0] < budget:
+    idle = tokens = 0
+    spent = 0.0
+    while spent < key.steps:
         if idle >= _PATIENCE:
             end = "exhausted"
             break
@@ -236,11 +244,15 @@ def _learn(trainer: Trainer, budget: int) -> tuple[list[tuple[int, float, int]],
         except DivergenceError:
             end = "diverged"
             break
+        before, episodes = (curve[-1][0], curve[-1][2]) if curve else (0, 0)
         # 3SPO samples nothing at states that it has given up
-        idle = idle + 1 if curve and metrics.env_steps == curve[-1][0] else 0
+        idle = idle + 1 if metrics.env_steps == before and curve else 0
+        tokens += metrics.tokens_out
+        played = metrics.steps_per_episode * (metrics.episodes - episodes)
+        spent = spent + played if key.arm.free_continuations else metrics.env_steps
         if not idle:
             curve.append((metrics.env_steps, metrics.success, metrics.episodes))
-    return curve, end, process_time() - began
+    return curve, end, process_time() - began, tokens
 
 
 def _evaluate(environment: Environment, config: TrainConfig, setup: TrainingSetup) -> tuple[Wins, float]:
@@ -266,7 +278,8 @@ def _digest(key: RunKey) -> str:
     settings = sorted(arm.changes(environment).items())
     evaluation = (environment.held_out, environment.attempts, EVALUATION_SEED)
     weights = weights_sha256(environment.warm_start)
-    return content_id((environment.id, arm.algorithm, settings, key.seed, weights, key.steps, evaluation))
+    budget: tuple[Any, ...] = (key.steps, "trained on") if arm.free_continuations else (key.steps,)
+    return content_id((environment.id, arm.algorithm, settings, key.seed, weights, *budget, evaluation))
 
 
 # ---- many of them -------------------------------------------------------------------------------

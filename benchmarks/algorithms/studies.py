@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.algorithms.claims import COMPARED, DECLARED
+from benchmarks.algorithms.claims import CEILING_CLAIMS, COMPARED, DECLARED
 from benchmarks.algorithms.plan import (
+    CEILING_ARMS,
     DECLARED_SEEDS,
     GAMES,
     HELD_BACK_SEEDS,
@@ -40,6 +41,19 @@ _STUDIES = (
         held_back=HELD_BACK_SEEDS,
         declared=DECLARED,
         baseline="GRPO",
+    ),
+    Study(
+        name="ceilings",
+        title="True credit beside all algorithms",
+        source="the question how much better credit could do at all",
+        arms=CEILING_ARMS,
+        environments=GAMES,
+        seeds=MAIN_SEEDS,
+        held_back=HELD_BACK_SEEDS,
+        declared=CEILING_CLAIMS,
+        baseline="GRPO",
+        beside=main_arms(),
+        question="What was expected",
     ),
     Study(
         name="sokoban",
