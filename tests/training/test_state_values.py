@@ -260,3 +260,18 @@ def test_a_prompt_that_tells_the_past_is_refused(exact):
     with pytest.raises(UsageError, match="tells more than state") as raised:
         collector.tasks[task].values(other, truth)
     assert "\n" not in str(raised.value)
+
+
+def test_episodes_whose_rollout_decides_their_chance_begin_apart():
+    """Members of a group of Noisy EZPoints share the seed, not the noise."""
+    from benchmarks.algorithms.games import NOISY_EZPOINTS
+
+    env_id = f"benchmarks.algorithms.games:{NOISY_EZPOINTS}"
+    envs = open_vector(env_id, 8)
+    policy = envs.prototype.oracle()
+    (group,) = RolloutWorker(envs, policy, env_id=env_id).collect([envs.tasks.ids[0]], group_size=8, seed=0)
+    vine = VineCollector(None, BranchingWorker(envs, policy, env_id=env_id), Ranks(), 1, 0.0)
+    for member, values in zip(group.trajectories, vine.values(group.trajectories), strict=True):
+        assert len(values) == len(member.steps)
+        # the noise is part of the state, so the oracle's continuation ends as its episode did
+        assert values.tolist() == [member.episode_return] * len(values)

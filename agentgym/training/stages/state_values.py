@@ -2,7 +2,7 @@
 
 VinePPO restores each state K times, and the policy plays on to the episode's end: answers that count as steps
 and tokens of the run, and are not trained on. To find the states, an episode's own answers are played again
-from its seed. Episodes of a group share a state, with its value, where all answers before it are alike; no
+from its start. Episodes share a state, with its value, where start and all answers before it are alike; no
 others, since prompts may tell the past.
 
 Exact credit lists all states of a task once, asks the model in each iteration for the probability of every
@@ -13,7 +13,7 @@ Settings under which it would not be exact are refused, and every recorded step 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -69,20 +69,42 @@ class VineCollector(WrappedPool):
 
     def values(self, members: Sequence[Trajectory]) -> list[Floats]:
         """Return estimates (T,) of the values of the states that episodes act in."""
-        nodes = self._states(members)
+        paths, nodes = self._states(members)
         returns = self._returns([node for node in nodes.values() for _ in range(self.continuations)])
         worth = dict(zip(nodes, returns.reshape(-1, self.continuations).mean(axis=1), strict=True))
-        return [np.array([worth[_path(each, turn)] for turn in range(len(each.steps))]) for each in members]
+        return [np.array([worth[path] for path in paths_of_one]) for paths_of_one in paths]
 
-    def _states(self, members: Sequence[Trajectory]) -> dict[tuple[Any, ...], TreeNode]:
-        """Return the states that episodes act in, by what led there."""
-        first = {_path(member, 0): member for member in reversed(members) if member.steps}
-        specs = [EpisodeSpec(each.task_id, each.seed, each.rollout) for each in first.values()]
-        found = dict(zip(first, self.worker.begin(specs), strict=True))
+    def _states(
+        self, members: Sequence[Trajectory]
+    ) -> tuple[list[list[tuple[Any, ...]]], dict[tuple[Any, ...], TreeNode]]:
+        """Return what led to each state that episodes act in, and the states by that."""
+        begun = {(each.seed, each.rollout): each for each in members if each.steps}
+        specs = [EpisodeSpec(each.task_id, each.seed, each.rollout) for each in begun.values()]
+        roots = dict(zip(begun, self.worker.begin(specs), strict=True))
+        found: dict[tuple[Any, ...], TreeNode] = {}
+        starts = {}
+        for (seed, rollout), root in roots.items():
+            # most games read the seed alone; where the rollout decides too, starts differ
+            same = (
+                path for path, node in found.items() if path[0] == seed and node.snapshot == root.snapshot
+            )
+            starts[seed, rollout] = next(same, (seed, rollout))
+            found.setdefault(starts[seed, rollout], root)
+        paths = [
+            [
+                (*starts[member.seed, member.rollout], *_answers(member, turn))
+                for turn in range(len(member.steps))
+            ]
+            for member in members
+        ]
         for turn in range(1, max((len(member.steps) for member in members), default=0)):
-            new = {_path(member, turn): member for member in members if turn < len(member.steps)}
-            steps = [member.steps[turn - 1] for member in new.values()]
-            nodes = [found[_path(member, turn - 1)] for member in new.values()]
+            new = {
+                path[turn]: (path[turn - 1], member)
+                for path, member in zip(paths, members, strict=True)
+                if turn < len(path)
+            }
+            steps = [member.steps[turn - 1] for _, member in new.values()]
+            nodes = [found[before] for before, _ in new.values()]
             answers = [(node, step.completion) for node, step in zip(nodes, steps, strict=True)]
             for path, node, step, branch in zip(new, nodes, steps, self.worker.play(answers), strict=True):
                 if branch.step is None or branch.step.next_state_hash != step.next_state_hash:
@@ -91,7 +113,7 @@ class VineCollector(WrappedPool):
                         "when played again: choose a game that its seed decides, or another algorithm"
                     )
                 found[path] = branch.node(node)
-        return found
+        return paths, found
 
     def _returns(self, starts: Sequence[TreeNode]) -> Floats:
         """Return (n,) what the policy earns from states to the ends of their episodes.
@@ -117,9 +139,9 @@ class VineCollector(WrappedPool):
         return earned
 
 
-def _path(member: Trajectory, turn: int) -> tuple[Any, ...]:
-    """Return what decides the state of a turn, and what prompts may tell of its past."""
-    return member.seed, *((step.action, step.completion.response_ids) for step in member.steps[:turn])
+def _answers(member: Trajectory, turn: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield what decides the state of a turn beside the start, and what prompts may tell of its past."""
+    return ((step.action, step.completion.response_ids) for step in member.steps[:turn])
 
 
 def _penalty(config: ResolvedConfig) -> float:
