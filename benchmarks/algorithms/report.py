@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from agentgym.core.arrays import Floats
+from agentgym.errors import UsageError
 from agentgym.evaluation.board.statistics import Estimate, minimum_detectable_difference, t_interval
 from agentgym.io.files import replace_file
 from agentgym.io.records import parse
@@ -22,12 +23,24 @@ from benchmarks.algorithms.claims import Claim
 from benchmarks.algorithms.comparison import adjusted, first_above, paired_p
 from benchmarks.algorithms.curves import draw
 from benchmarks.algorithms.plan import ENVIRONMENTS, MODEL, SETTINGS, Environment, Study
-from benchmarks.algorithms.runs import BEFORE, RunKey, StartingPoint, SweepRun, finished
+from benchmarks.algorithms.runs import (
+    BEFORE,
+    COMMITTED,
+    RunKey,
+    StartingPoint,
+    SweepRun,
+    digest_of,
+    finished,
+)
 from benchmarks.harness.report import machine
 
 RNG_SEED = 0
 VERDICTS = ("holds", "open", "not confirmed", "reversed")
 _LEVEL = 0.05
+_PAPERS_SCALE = (
+    " Scale, tasks, models and step budgets have nothing in common with the papers': what holds here "
+    "supports a mechanism, and what does not refutes nothing."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +71,11 @@ def write_report(study: Study, keys: Sequence[RunKey], folder: Path) -> None:
         study: the table.
         keys: all of its cells; what is not finished counts as missing.
         folder: is written to.
+
+    Raises:
+        UsageError: committed runs that stand beside the study's were made otherwise.
     """
+    _check_beside(study)
     record = {
         "study": study.name,
         "source": study.source,
@@ -97,14 +114,43 @@ def write_page(study: Study, folder: Path) -> None:
     """
     path = folder / f"{page_name(study)}.json"
     record = read_json(path)
-    runs = [run for part in ("runs", "held_back", "unfinished") for run in record.get(part, ())]
-    done = [(run.pop("arm"), parse(SweepRun, run, str(path))) for run in runs]
+    done = list(_read_runs(record, path))
     pictures = {}
     if study.drawn and done:
         for name in study.environments:
             picture = name if study.name in ("main", name) else f"{study.name}-{name}"
             pictures[name] = draw(name, done, folder, picture)
     replace_file(path.with_suffix(".md"), "\n".join(_page(study, record, done, pictures)) + "\n")
+
+
+def _read_runs(record: Mapping[str, Any], path: Path) -> Iterator[tuple[str, SweepRun]]:
+    """Yield the runs of a file with the labels of their arms."""
+    for part in ("runs", "held_back", "unfinished"):
+        for run in record.get(part, ()):
+            fields = {name: value for name, value in run.items() if name != "arm"}
+            yield run["arm"], parse(SweepRun, fields, str(path))
+
+
+def runs_beside(study: Study) -> list[tuple[str, SweepRun]]:
+    """Return the committed runs that stand beside a study's own, of its environments and seeds."""
+    found: dict[tuple[str, str, int], tuple[str, SweepRun]] = {}
+    labels, seeds = {arm.label for arm in study.beside}, {*study.seeds, *study.held_back}
+    for path in (COMMITTED / "report.json", COMMITTED / "sweep-orderings.json") if labels else ():
+        for label, run in _read_runs(read_json(path), path):
+            if label in labels and run.environment in study.environments and run.seed in seeds:
+                found[label, run.environment, run.seed] = (label, run)
+    return list(found.values())
+
+
+def _check_beside(study: Study) -> None:
+    """Raise UsageError where a run that stands beside was made with other settings, or another warm start."""
+    arms = {arm.label: arm for arm in study.beside}
+    for label, run in runs_beside(study):
+        if digest_of(RunKey(run.environment, arms[label], run.seed)) != run.digest:
+            raise UsageError(
+                f"{run.environment}, {label}: its committed run began with other weights or settings than a "
+                "run of this machine: run `make sweep` here first"
+            )
 
 
 def page_name(study: Study) -> str:
@@ -124,19 +170,26 @@ def _page(
     yield ""
     yield from _coverage(study, record, done)
     whole = not study.declared or len(done) == record["planned"]
+    done = [*done, *runs_beside(study)]
     for name in study.environments:
         environment = ENVIRONMENTS[name]
         lines = _lines(study, name, done)
         if lines and whole:
             before = parse(StartingPoint, record["environments"][name]["before"], name)
             yield from _section(study, environment, before, lines, pictures.get(name))
+            if study.beside:
+                yield from _price(study, lines)
     if study.name == "main":
         yield (
             "Which of the papers' orderings hold is asked with forty other seeds: "
             "[sweep-orderings](sweep-orderings.md)."
         )
-    if study.declared:
+    if study.declared and whole:
         yield from _declared(study, done)
+    elif study.declared:
+        yield f"## {study.question}"
+        yield ""
+        yield f"Results are hidden until all {record['planned']:,} runs are there."
     if study.expected and done:
         yield from _expected(study, done)
 
@@ -223,6 +276,20 @@ def _section(
         yield ""
 
 
+def _price(study: Study, lines: Sequence[Line]) -> Iterator[str]:
+    """Yield what the study's own arms and the baseline spent; tokens of older runs were not counted."""
+    yield "| | episodes trained on | environment steps | sampled tokens | mean |"
+    yield "|---|---:|---:|---:|---:|"
+    for line in lines:
+        if line.label in (study.baseline, *(arm.label for arm in study.arms)):
+            spent = [(run.episodes, run.env_steps[-1], run.tokens) for run in line.runs]
+            episodes, steps, tokens = (statistics.fmean(values) for values in zip(*spent, strict=True))
+            counted = f"{tokens:,.0f}" if tokens else "not counted"
+            cells = (f"{episodes:,.0f}", f"{steps:,.0f}", counted, f"{100 * line.means.mean():.1f}")
+            yield f"| {line.label} | {' | '.join(cells)} |"
+    yield ""
+
+
 def _of_rules(environment: Environment) -> str:
     return " of its rules" if environment.teacher == "rules" else ""
 
@@ -253,7 +320,7 @@ def _row(line: Line, difference: Floats | None, p: float | None, environment: En
 
 
 def _declared(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[str]:
-    yield "## Which of the papers' orderings hold"
+    yield f"## {study.question}"
     yield ""
     yield (
         "The difference of the first to the second in success after training, in points, with the 95 % "
@@ -262,9 +329,7 @@ def _declared(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[st
         f"{len(study.held_back)} seeds that were held back, and *p* of its one-sided test. An ordering "
         "*holds* or is *reversed* where the first p is at most .05 and the second too, with the same sign; "
         "it is *not confirmed* where only the first is, and *open* else. Orderings, seeds and this rule were "
-        "committed before the first run ([claims.py](claims.py)). Scale, tasks, models and step budgets "
-        "have nothing in common with the papers': what holds here supports a mechanism, and what does not "
-        "refutes nothing."
+        "committed before the first run ([claims.py](claims.py))." + ("" if study.beside else _PAPERS_SCALE)
     )
     yield ""
     cells = {
@@ -273,18 +338,17 @@ def _declared(study: Study, done: Sequence[tuple[str, SweepRun]]) -> Iterator[st
         for claim in study.declared
         if (cell := _compared(study, name, claim, done)) is not None
     }
-    if len(cells) < len(study.environments) * len(study.declared):
-        runs = len(study.arms) * len(study.environments) * (len(study.seeds) + len(study.held_back))
-        yield f"Results are hidden until all {runs:,} runs are there."
-        return
     p_values = dict(zip(cells, adjusted([cell.p for cell in cells.values()]), strict=True))
     titles = " | ".join(ENVIRONMENTS[name].title for name in study.environments)
-    yield f"| ordering | printed | {titles} |"
+    yield f"| ordering | {'why' if study.beside else 'printed'} | {titles} |"
     yield "|---|---|" + "---|" * len(study.environments)
     counts: Counter[str] = Counter()
     for claim in study.declared:
         row = []
         for name in study.environments:
+            if (name, claim) not in cells:
+                row.append("cannot be trained")
+                continue
             cell, p = cells[name, claim], p_values[name, claim]
             verdict = cell.verdict(p)
             counts[verdict] += 1
@@ -376,7 +440,7 @@ def _difference(pair: tuple[str, str], lines: Sequence[Line]) -> Floats:
 
 def _lines(study: Study, environment: str, done: Sequence[tuple[str, SweepRun]]) -> list[Line]:
     found = []
-    for arm in study.arms:
+    for arm in (*study.arms, *study.beside):
         runs = [
             run
             for label, run in done

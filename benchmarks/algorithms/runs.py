@@ -162,7 +162,7 @@ def run_file(key: RunKey) -> Path:
         UsageError: the arm cannot be trained.
     """
     environment = ENVIRONMENTS[key.environment]
-    name = f"{key.arm.algorithm}-seed{key.seed}-{_digest(key)[:12]}.json".replace(":", ".")
+    name = f"{key.arm.algorithm}-seed{key.seed}-{digest_of(key)[:12]}.json".replace(":", ".")
     return environment.folder / name
 
 
@@ -175,7 +175,7 @@ def read_run(key: RunKey) -> SweepRun | None:
     path = run_file(key)
     if path.exists():
         return parse(SweepRun, read_json(path), str(path))
-    return committed(COMMITTED).get(_digest(key))
+    return committed(COMMITTED).get(digest_of(key))
 
 
 @cache
@@ -210,7 +210,7 @@ def train(key: RunKey) -> SweepRun:
         environment=key.environment,
         algorithm=key.arm.algorithm,
         seed=key.seed,
-        digest=_digest(key),
+        digest=digest_of(key),
         budget=key.steps,
         end=end,
         env_steps=tuple(steps for steps, _, _ in curve),
@@ -271,7 +271,7 @@ def _evaluate(environment: Environment, config: TrainConfig, setup: TrainingSetu
     return won, sum(lengths) / len(lengths)
 
 
-def _digest(key: RunKey) -> str:
+def digest_of(key: RunKey) -> str:
     """Return what tells a run from any other: settings, the warm start's weights, budget and evaluation."""
     environment, arm = ENVIRONMENTS[key.environment], key.arm
     arm.config(environment, key.seed)  # raises where it cannot be trained

@@ -52,8 +52,33 @@ def test_studies_cover_what_they_say():
     assert not set(STUDIES["main"].seeds) & set(plan.SEEDS)  # on which settings were chosen
     for study in STUDIES.values():
         labels = [arm.label for arm in study.arms]
-        assert len(set(labels)) == len(labels)
-        assert study.baseline in labels
+        beside = [arm.label for arm in study.beside]
+        assert len({*labels, *beside}) == len(labels) + len(beside)
+        assert study.baseline in (*labels, *beside)
+
+
+def test_true_credit_stands_beside_the_committed_runs_of_all_algorithms():
+    study = STUDIES["ceilings"]
+    beside = report.runs_beside(study)
+    assert {run.seed for label, run in beside if label == "GiGPO"} == {*study.seeds, *study.held_back}
+    assert {label for label, _ in beside} == {arm.label for arm in study.beside}
+    games_of = {key.arm.label: set() for key in runs.keys_of(study)}
+    for key in runs.keys_of(study):
+        games_of[key.arm.label].add(key.environment)
+    assert games_of["Exact"] == {"ezpoints", "errands"}
+    assert games_of["VinePPO, equal steps"] == set(study.environments)
+    lines = report._lines(study, "ezpoints", [*beside, *(("Exact", r) for r in _runs(0.5, 0.6))])
+    price = "\n".join(report._price(study, lines))
+    assert "| GRPO |" in price
+    assert "not counted" in price
+    assert "| PPO |" not in price
+
+
+def test_a_study_beside_committed_runs_needs_the_same_warm_start(monkeypatch):
+    monkeypatch.setattr(report, "digest_of", lambda key: "another")
+    with pytest.raises(UsageError, match="its committed run began with other weights or settings"):
+        report._check_beside(STUDIES["ceilings"])
+    report._check_beside(STUDIES["main"])
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):
@@ -134,8 +159,14 @@ def test_no_ordering_is_told_before_all_runs_are_there(monkeypatch):
         for label, base in (("GiGPO", 0.6), ("GRPO", 0.5))
         for seed, run in enumerate(_runs(*(base + rng.uniform(0, 0.05, 5))))
     ]
-    assert "Results are hidden until all" in "\n".join(report._declared(study, done[:-1]))
-    page = "\n".join(report._declared(study, done))
+    record = {
+        "planned": len(done),
+        "environments": {"ezpoints": {"before": {"won": [[0, 1]], "steps_per_episode": 4.0}}},
+    }
+    hidden = "\n".join(report._page(study, record, done[:-1], {}))
+    assert "Results are hidden until all 10 runs are there" in hidden
+    assert "GiGPO >" not in hidden
+    page = "\n".join(report._page(study, record, done, {}))
     assert "| GiGPO > GRPO |" in page
     assert "open: +" in page  # three seeds cannot reach .05
     assert "In all: 0 holds, 1 open, 0 not confirmed, 0 reversed." in page
