@@ -210,6 +210,23 @@ class Measure:
 FIRST_SUCCESS = Measure(name="first_success", about="tasks won at the first attempt")
 ANY_SUCCESS = Measure(name="any_success", about="tasks won within all attempts")
 
+REGRET_MEASURES = (
+    Measure(
+        name="regret",
+        about="steps lost against shortest ways to a win, as a share of the step limit; 1 after a dead end",
+        better="lower",
+    ),
+    Measure(
+        name="belief_regret",
+        about="the same, without the steps that some world which the observations allow excuses",
+        better="lower",
+    ),
+)
+"""Columns that a suite may choose for any environment with a `SuiteSpec.distance`."""
+
+REGRET_READER = "agentgym.credit.regret:with_regret_measures"
+"""Function that adds `REGRET_MEASURES` to the results of a run, which it replays."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSpec:
@@ -248,10 +265,10 @@ class SuiteSpec:
     depending on its options."""
 
     def __post_init__(self) -> None:
-        """Refuse measures of an episode that are named as those over attempts are."""
+        """Refuse measures of an episode that are named as those over attempts or of regret are."""
         for measure in self.measures:
-            if measure.name in ATTEMPT_MEASURES:
-                raise ValueError(f"suite {self.name}: {measure.name!r} names a column over attempts")
+            if measure.name in (*ATTEMPT_MEASURES, *(column.name for column in REGRET_MEASURES)):
+                raise ValueError(f"suite {self.name}: {measure.name!r} names a column of another kind")
 
     def checked(self, values: Mapping[str, float]) -> dict[str, float]:
         """Return an environment's values of the measures, in their order.

@@ -18,18 +18,19 @@ one world, and b = r. Where lengths are not proven, all of this is an interval.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self, cast
 
 from agentgym.core.distances import NO_WAY, GoalDistance, StepBounds
+from agentgym.core.suite_spec import REGRET_MEASURES, Measure
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.frames import EpisodeFrame, ReplayedFrames, frames
 from agentgym.evaluation.log.replay import ReplayGames
-from agentgym.evaluation.log.results import EvalSample
+from agentgym.evaluation.log.results import ABORTED, EvalSample
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.suites.suite import PlayedEnv
 from agentgym.io.optional import load_reference
@@ -57,6 +58,10 @@ class EpisodeRegret:
     def undone(self) -> tuple[bool, ...]:
         """Whether each step provably undoes progress: more steps are left after it than before."""
         return tuple(after.low > before.high for before, after in pairwise(self.left))
+
+    def share(self, steps: Sequence[StepBounds]) -> float:
+        """Return what steps provably lose in all, as a share of the step limit and 1 at most."""
+        return min(1.0, total(steps).low / self.limit)
 
     @property
     def decisive(self) -> int | None:
@@ -209,6 +214,31 @@ def regret_of_run(
         for episode in episodes:
             game, env = games.of(episode.env)
             yield episode, _replayed(game, env, episode)
+
+
+def with_regret_measures(run: StoredRun, shown: Mapping[str, tuple[Measure, ...]]) -> list[EvalSample]:
+    """Return a run's results with `REGRET_MEASURES` in those of the environments that show one.
+
+    Where a distance is not proven, its lower bound counts, so that no step loses more than is proven. An
+    episode that ended in an error has the worse bound, as in every column.
+
+    Args:
+        run: a verified run.
+        shown: columns of each environment, by label.
+
+    Raises:
+        UsageError: a replay departs from its record.
+    """
+    labels = {label for label, columns in shown.items() if {*columns} & {*REGRET_MEASURES}}
+    asked = [each for each in run.results if each.env in labels]
+    shares = {each.id: (1.0, 1.0) for each in asked}
+    for episode, regret in regret_of_run(run, [each for each in asked if each.end_reason not in ABORTED]):
+        shares[episode.id] = (regret.share(regret.known), regret.share(regret.belief))
+    names = [column.name for column in REGRET_MEASURES]
+    return [
+        replace(each, measures={**each.measures, **dict(zip(names, shares.get(each.id, ()), strict=False))})
+        for each in run.results
+    ]
 
 
 def _replayed(game: AgentEnv[Any], env: PlayedEnv, episode: EvalSample) -> EpisodeRegret:

@@ -197,7 +197,7 @@ class Study:
     drawn: bool = False
     """Whether the page has learning curves."""
     beside: tuple[Arm, ...] = ()
-    """Arms of the main table and of `orderings`, whose committed runs stand beside this study's own."""
+    """Arms of the main table, whose committed runs stand beside this study's own."""
     question: str = "Which of the papers' orderings hold"
     """Heading of the declared orderings."""
 

@@ -132,14 +132,13 @@ def _read_runs(record: Mapping[str, Any], path: Path) -> Iterator[tuple[str, Swe
 
 
 def runs_beside(study: Study) -> list[tuple[str, SweepRun]]:
-    """Return the committed runs that stand beside a study's own, of its environments and seeds."""
-    found: dict[tuple[str, str, int], tuple[str, SweepRun]] = {}
-    labels, seeds = {arm.label for arm in study.beside}, {*study.seeds, *study.held_back}
-    for path in (COMMITTED / "report.json", COMMITTED / "sweep-orderings.json") if labels else ():
-        for label, run in _read_runs(read_json(path), path):
-            if label in labels and run.environment in study.environments and run.seed in seeds:
-                found[label, run.environment, run.seed] = (label, run)
-    return list(found.values())
+    """Return the runs of the main table that stand beside a study's own."""
+    labels, path = {arm.label for arm in study.beside}, COMMITTED / "report.json"
+    return [
+        (label, run)
+        for label, run in (_read_runs(read_json(path), path) if labels else ())
+        if label in labels and run.environment in study.environments and run.seed in study.seeds
+    ]
 
 
 def _check_beside(study: Study) -> None:

@@ -115,6 +115,8 @@ def keys_of(
 ) -> list[RunKey]:
     """Return the cells of a study, a seed of all arms before the next seed.
 
+    The main table has no held-back seeds, so arms beside a study are trained on them where a claim names them.
+
     Args:
         study: the table.
         only: algorithms or labels of arms; empty for all.
@@ -122,13 +124,15 @@ def keys_of(
         seeds: empty for the study's.
         budget: environment steps of each run; None for each environment's.
     """
-    arms = [arm for arm in study.arms if not only or arm.algorithm in only or arm.label in only]
+    named = {label for claim in study.declared for label in (claim.better, claim.worse)}
+    again = tuple(arm for arm in study.beside if arm.label in named)
     return [
         RunKey(environment, arm, seed, budget)
         for seed in seeds or (*study.seeds, *study.held_back)
         for environment in environments or study.environments
-        for arm in arms
+        for arm in (*study.arms, *(again if seed in study.held_back else ()))
         if environment in (arm.environments or study.environments)
+        and (not only or arm.algorithm in only or arm.label in only)
     ]
 
 

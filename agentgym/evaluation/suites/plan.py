@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.core.suite_spec import ANY_SUCCESS, FIRST_SUCCESS, Measure
+from agentgym.core.suite_spec import ANY_SUCCESS, FIRST_SUCCESS, REGRET_MEASURES, Measure
 from agentgym.core.tasks import Task, TaskSet
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError, nearest
@@ -43,7 +43,8 @@ def open_single(env: PlayedEnv) -> AgentEnv[Any]:
 
 def columns(env: SuiteEnv) -> tuple[Measure, ...]:
     """Return the measures that a suite's tables show of an environment, those over attempts included."""
-    own = {measure.name: measure for measure in suite_spec(env.id).measures}
+    spec = suite_spec(env.id)
+    own = {measure.name: measure for measure in (*spec.measures, *(REGRET_MEASURES if spec.distance else ()))}
     known = own | {measure.name: measure for measure in (FIRST_SUCCESS, ANY_SUCCESS)}
     for name in env.measures:
         if name not in known:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.hashing import sha256_json
-from agentgym.core.suite_spec import Measure
+from agentgym.core.suite_spec import REGRET_MEASURES, REGRET_READER, Measure
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
 from agentgym.evaluation.log.endpoint_runs import named_endpoints
 from agentgym.evaluation.log.judge_spread import JudgeSpread, read_spread
@@ -25,7 +25,7 @@ from agentgym.evaluation.verify.box import Limits, boxed
 from agentgym.evaluation.verify.packed import SUFFIX
 from agentgym.evaluation.verify.verdicts import Verdict
 from agentgym.evaluation.verify.verification import Verification
-from agentgym.io.optional import only_trusted
+from agentgym.io.optional import load_reference, only_trusted
 from agentgym.registration import suite_spec
 
 if TYPE_CHECKING:
@@ -241,6 +241,9 @@ def _examine(
             return unranked(f"refused: {verdict.problems[0]}{further}", verdict)
         families = {found.env.label: suite_spec(found.env.id).name for found in log.envs}
         shown = {env.label: columns(env) for env in run.suite.env if env.label in families}
+        results = run.results
+        if set(REGRET_MEASURES) & {column for own in shown.values() for column in own}:
+            results = load_reference(REGRET_READER, trusted=True)(run, shown)
         spread = read_spread(run.folder, log.request_id)
         unpinned = _unpinned(log)
         unread = unreadable_answers(run)
@@ -254,7 +257,7 @@ def _examine(
         if each.share > MAX_SHARE:
             return unranked(f"unreadable: {each}; at most {100 * MAX_SHARE:.0f} % may be", verdict)
     scale = _scale(run.suite)
-    found = Submission(log, run.results, verdict, families, shown, spread, origin, scale, tuple(unread))
+    found = Submission(log, results, verdict, families, shown, spread, origin, scale, tuple(unread))
     return Examined(path, found, run, verdict)
 
 
