@@ -77,6 +77,26 @@ def strength_for(
     return (low + high) / 2
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Steps of one task's group, episode after episode."""
+
+    edge: Ints
+    """(n,) edges taken."""
+    left: Ints
+    """(n,) steps left before each."""
+    member: Ints
+    """(n,) index of the episode."""
+    texts: tuple[str, ...]
+    """n observations before the steps."""
+
+    @classmethod
+    def of(cls, graph: StateGraph, edge: Ints, left: Ints, member: Ints, *, horizon: int) -> Run:
+        """Return a run with the observations that its edges led to."""
+        seen = np.where(left < horizon, graph.text[np.append(0, edge[:-1])], 0)
+        return cls(edge, left, member, tuple(graph.texts[each] for each in seen.tolist()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episodes:
     """Groups of episodes on state graphs, one group a task, with the truth about their steps."""
@@ -94,7 +114,9 @@ class Episodes:
     left: Ints
     """(n,) steps left before it."""
     advantage: Floats
-    """(n,) its true advantage, on the scale on which a win is 1."""
+    """(n,) its true advantage, on the scale on which a win is 1; or an unbiased estimate of it."""
+    error: Floats
+    """(n,) half the difference of the two independent estimates whose mean `advantage` is; 0 where exact."""
 
 
 def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episodes:
@@ -105,7 +127,20 @@ def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episod
         size: episodes of a group.
         rng: source of the draws.
     """
-    runs = [_play_task(truth, size, rng) for truth in truths]
+    return episodes_of(truths, [_play_task(truth, size, rng) for truth in truths], size)
+
+
+def episodes_of(
+    truths: Sequence[Truth], runs: Sequence[Run], size: int, second: Sequence[Truth] | None = None
+) -> Episodes:
+    """Return groups of episodes that were played, one run a task.
+
+    Args:
+        truths: the tasks.
+        runs: steps of each task's group.
+        size: episodes of a group.
+        second: estimates of the truths that are independent of ``truths``, where these are estimates.
+    """
     task = np.repeat(np.arange(len(runs)), [len(run.edge) for run in runs])
     offset = np.cumsum([0, *(len(truth.graph.won) for truth in truths)])[task]
     pairs = list(zip(truths, runs, strict=True))
@@ -132,6 +167,10 @@ def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episod
         texts=tuple(text for run in runs for text in run.texts),
         actions=tuple(truth.graph.actions[edge] for truth, run in pairs for edge in run.edge.tolist()),
     )
+    advantage, again = (
+        np.concatenate([truth.advantages(r.edge, r.left) for truth, r in zip(each, runs, strict=True)])
+        for each in (truths, second or truths)
+    )
     return Episodes(
         batch=batch,
         task=task,
@@ -139,25 +178,12 @@ def play(truths: Sequence[Truth], size: int, rng: np.random.Generator) -> Episod
         state=state,
         next_state=next_state,
         left=left,
-        advantage=np.concatenate([truth.advantages(run.edge, run.left) for truth, run in pairs]),
+        advantage=(advantage + again) / 2,
+        error=(advantage - again) / 2,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Steps of one task's group, episode after episode."""
-
-    edge: Ints
-    """(n,) edges taken."""
-    left: Ints
-    """(n,) steps left before each."""
-    member: Ints
-    """(n,) index of the episode."""
-    texts: tuple[str, ...]
-    """n observations before the steps."""
-
-
-def _play_task(truth: Truth, size: int, rng: np.random.Generator) -> _Run:
+def _play_task(truth: Truth, size: int, rng: np.random.Generator) -> Run:
     graph, horizon = truth.graph, truth.horizon
     bounds = np.append(0.0, np.cumsum(truth.policy))
     taken = np.full((horizon, size), -1)
@@ -171,6 +197,4 @@ def _play_task(truth: Truth, size: int, rng: np.random.Generator) -> _Run:
         state[alive] = graph.target[edge]
         alive = alive[~graph.ended[state[alive]]]
     member, time = np.nonzero(taken.T >= 0)
-    edges = taken.T[member, time]
-    seen = np.where(time > 0, graph.text[np.append(0, edges[:-1])], 0)
-    return _Run(edges, horizon - time, member, tuple(graph.texts[each] for each in seen.tolist()))
+    return Run.of(graph, taken.T[member, time], horizon - time, member, horizon=horizon)

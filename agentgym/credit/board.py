@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -11,9 +11,10 @@ import numpy as np
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.core.options import check_choice
 from agentgym.credit.behaviour import mixture, play, strength_for
+from agentgym.credit.continuations import UNLIMITED, Sample, SampledTask, sample
 from agentgym.credit.estimators import estimator
 from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
-from agentgym.credit.measures import CreditAgreement, agreement
+from agentgym.credit.measures import CreditAgreement, agreement, reliability
 from agentgym.credit.truth import Truth
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
@@ -31,18 +32,27 @@ REJECTED_RATE, PENALTY = 0.1, 0.1
 ITERATIONS = (1, 10, 100)
 """Draws of groups that critics and reward models learn from."""
 
-TRUE = "exact"
-"""Name of the row of the true advantage."""
+TRUE, CONTINUED = "exact", "continuations"
+"""Names of the row of the true advantage: listed, and estimated from as many continuations."""
 
 Matching: TypeAlias = Literal["state", "text"]
 
 
 @dataclass(frozen=True, slots=True)
 class CreditSuite:
-    """A suite whose states can all be listed: 1,000 and more a task, in the median of the first 50 tasks."""
+    """A suite whose states can all be listed, or are played on from.
+
+    Suites whose states are listed have 1,000 and more a task, in the median of the first 50 tasks.
+    """
 
     env_id: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    continuations: int = 0
+    """Continuations of each state with as many steps left; 0 where states are listed."""
+    draws: int = DRAWS
+    """Draws of groups of all tasks of a seed."""
+    iterations: tuple[int, ...] = ITERATIONS
+    """Draws of groups that critics and reward models learn from."""
 
     def graphs(self, numbers: Sequence[int]) -> list[StateGraph]:
         """Return the states of tasks of the train split, by their numbers."""
@@ -51,6 +61,12 @@ class CreditSuite:
             return [explore(env, env.tasks[number].id, rejected=True) for number in numbers]
         finally:
             env.close()
+
+    def sampled(self, numbers: Sequence[int]) -> list[SampledTask]:
+        """Return tasks of the train split, by their numbers, to be played on from snapshots."""
+        env = open_env(self.env_id, split="train", options={**self.options, "max_steps": UNLIMITED})
+        oracle, horizon = env.oracle(), self.horizon
+        return [SampledTask(env.spawn(), oracle, env.tasks[number].id, horizon=horizon) for number in numbers]
 
     @property
     def horizon(self) -> int:
@@ -76,6 +92,8 @@ SUITES: Mapping[str, CreditSuite] = {
         "agentgym/HotpotQA-v0", {"actions": "candidates", "k": 2, "corpus": "own", "max_steps": 4}
     ),
     "sotopia": CreditSuite("agentgym/Sotopia-v0", {"actions": "candidates", "view": "lite", "max_turns": 6}),
+    "alfworld-50": CreditSuite("agentgym/ALFWorld-v0", continuations=16, draws=2, iterations=(1, 10)),
+    "webshop": CreditSuite("agentgym/WebShop-v0", continuations=16, draws=10, iterations=(1, 10)),
 }
 """Suites by name."""
 
@@ -129,8 +147,8 @@ def measure(
     *,
     algorithms: Sequence[str] = (),
     tasks: int = TASKS,
-    draws: int = DRAWS,
-    iterations: Sequence[int] = ITERATIONS,
+    draws: int | None = None,
+    iterations: Sequence[int] | None = None,
     skip: bool = False,
 ) -> Iterator[CreditRow]:
     """Yield the rows of one seed in each of a suite's cells, whose states are listed once.
@@ -142,8 +160,8 @@ def measure(
         algorithms: names as `agentgym.algos.table.find_algorithm` takes them; by default all that need no
             episodes of their own.
         tasks: tasks of a seed.
-        draws: draws of groups.
-        iterations: draws of groups that critics and reward models learn from, a row each.
+        draws: draws of groups; by default the suite's.
+        iterations: draws of groups that critics and reward models learn from, a row each; likewise.
         skip: whether cells whose share of wins no policy reaches have no rows, instead of being refused.
 
     Raises:
@@ -151,25 +169,31 @@ def measure(
     """
     check_choice("suite", suite, tuple(SUITES))
     names = tuple(algorithms) or default_algorithms()
-    spent = {name: tuple(iterations) if learns(name) else (0,) for name in names}
-    graphs = SUITES[suite].graphs(range(seed * tasks, (seed + 1) * tasks))
-    horizon = SUITES[suite].horizon
+    spent = {name: tuple(iterations or SUITES[suite].iterations) if learns(name) else (0,) for name in names}
     most = max(max(each) for each in spent.values())
+    sampler = _sampler(SUITES[suite], range(seed * tasks, (seed + 1) * tasks))
     for number, cell in enumerate(cells):
+        rng = np.random.default_rng((seed, number))
         try:
-            truths = solve(graphs, cell, horizon)
+            sampled = sampler(cell, draws or SUITES[suite].draws, most, rng)
         except UsageError:
             if skip:
                 continue
             raise
-        rng = np.random.default_rng((seed, number))
-        found = [play(truths, cell.group_size, rng) for _ in range(draws)]
-        training = [play(truths, cell.group_size, rng) for _ in range(most)]
+        truths, found = sampled.truths, sampled.draws
         options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
-        estimates = {(TRUE, 0): [draw.advantage for draw in found]}
+        estimates = {} if SUITES[suite].continuations else {(TRUE, 0): [draw.advantage for draw in found]}
+        if number_of := SUITES[suite].continuations:
+            yield CreditRow(
+                cell=cell,
+                seed=seed,
+                algorithm=CONTINUED,
+                iterations=number_of,
+                agreement=reliability(found),
+            )
         for name in names:
             for learned in spent[name]:
-                estimate = estimator(name, truths, training[:learned], options)
+                estimate = estimator(name, truths, sampled.training[:learned], options)
                 estimates[name, learned] = [estimate(draw) for draw in found]
         for (name, learned), values in estimates.items():
             yield CreditRow(
@@ -179,6 +203,33 @@ def measure(
                 iterations=learned,
                 agreement=agreement(truths, found, values),
             )
+
+
+def _sampler(
+    suite: CreditSuite, numbers: Sequence[int]
+) -> Callable[[CreditCell, int, int, np.random.Generator], Sample]:
+    """Return what plays a cell's draws, and others to learn from; states are listed once for all cells."""
+    graphs, horizon = [] if suite.continuations else suite.graphs(numbers), suite.horizon
+
+    def listed(cell: CreditCell, draws: int, training: int, rng: np.random.Generator) -> Sample:
+        truths = solve(graphs, cell, horizon)
+        played = [play(truths, cell.group_size, rng) for _ in range(draws + training)]
+        return Sample(truths=truths, draws=played[:draws], training=played[draws:])
+
+    def continued(cell: CreditCell, draws: int, training: int, rng: np.random.Generator) -> Sample:
+        return sample(
+            suite.sampled(numbers),
+            cell.success,
+            size=cell.group_size,
+            draws=draws,
+            training=training,
+            continuations=suite.continuations,
+            rejected=REJECTED_RATE if cell.penalty else 0.0,
+            penalty=PENALTY / WIN_REWARD if cell.penalty else 0.0,
+            rng=rng,
+        )
+
+    return continued if suite.continuations else listed
 
 
 def solve(graphs: Sequence[StateGraph], cell: CreditCell, horizon: int) -> list[Truth]:

@@ -2,13 +2,18 @@
 
 E is the mean over all steps of all draws, A the true advantage, a the estimate. A *step* is an action in a
 state of a task with so many steps left; m is the mean of a over the draws in which the step was taken.
+
+Where A is known only as two independent estimates A1 and A2 (`agentgym.credit.continuations`), A is their
+mean, and E[A^2] becomes E[A1 A2] = E[A^2] - E[error^2]. So correlation and bias are free of the noise of A. Ranks and
+signs cannot be freed of it, and a gradient needs the advantages of all actions: these measures are nan. So are
+bias and variance where fewer than `MIN_SHARED` of the steps are in two draws.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -16,6 +21,9 @@ from agentgym.algos.advantage import joint
 from agentgym.core.arrays import Floats
 from agentgym.credit.behaviour import Episodes
 from agentgym.credit.truth import Truth
+
+MIN_SHARED = 0.5
+"""Least share of steps that two draws have, for bias and variance where A is estimated."""
 
 CLEAR = 0.1
 """Advantage from which on a wrong sign counts: a tenth of a win."""
@@ -60,16 +68,17 @@ def agreement(
         estimates: (n,) advantages of each draw, on any scale.
     """
     a, truth = np.concatenate(estimates), np.concatenate([draw.advantage for draw in draws])
-    clear = np.abs(truth) > CLEAR
-    bias, variance = _bias_and_variance(draws, a, truth)
+    error = np.concatenate([draw.error for draw in draws])
+    clear, exact = np.abs(truth) > CLEAR, not error.any()
+    bias, variance = _bias_and_variance(draws, a, truth, error)
     return CreditAgreement(
-        correlation=_ratio(float(a @ truth), math.sqrt((a @ a) * (truth @ truth))),
-        rank=_correlation(_ranks(a), _ranks(truth)),
-        wrong_signs=_ratio(float((a * truth < 0)[clear].sum()), float(clear.sum())),
+        correlation=_ratio(float(a @ truth), math.sqrt((a @ a) * max(truth @ truth - error @ error, 0.0))),
+        rank=_correlation(_ranks(a), _ranks(truth)) if exact else math.nan,
+        wrong_signs=_ratio(float((a * truth < 0)[clear].sum()), float(clear.sum())) if exact else math.nan,
         no_signal=float((a == 0).mean()),
         bias=bias,
         variance=variance,
-        cosine=_cosine(truths, draws, estimates),
+        cosine=_cosine(truths, draws, estimates) if exact else math.nan,
     )
 
 
@@ -88,7 +97,17 @@ def _ranks(x: Floats) -> Floats:
     return (np.cumsum(counts) - (counts - 1) / 2)[index]
 
 
-def _bias_and_variance(draws: Sequence[Episodes], a: Floats, truth: Floats) -> tuple[float, float]:
+def reliability(draws: Sequence[Episodes]) -> CreditAgreement:
+    """Measure the estimates of the truth themselves, from two halves: ``sqrt(E[A1 A2] / E[A^2])``."""
+    truth, error = (np.concatenate([getattr(draw, n) for draw in draws]) for n in ("advantage", "error"))
+    known = _ratio(float(truth @ truth - error @ error), float(truth @ truth))
+    values = dict.fromkeys((field.name for field in fields(CreditAgreement)), math.nan)
+    return CreditAgreement(**{**values, "correlation": math.sqrt(max(known, 0.0))})
+
+
+def _bias_and_variance(
+    draws: Sequence[Episodes], a: Floats, truth: Floats, error: Floats
+) -> tuple[float, float]:
     """Compare means of steps that two or more draws have; E[m^2] is over pairs of different draws."""
     parts = [np.concatenate([getattr(draw, name) for draw in draws]) for name in ("task", "edge", "left")]
     step = joint(*parts)
@@ -103,7 +122,10 @@ def _bias_and_variance(draws: Sequence[Episodes], a: Floats, truth: Floats) -> t
     weight, known = np.bincount(step) * again, again[step]
     signal = max(float(weight @ squares), 0.0)  # of noise it may come out negative
     product = float(weight @ (total / number * np.bincount(step, truth) / np.bincount(step)))
-    kept = _ratio(product**2, signal * float(truth[known] @ truth[known]))
+    if error.any() and known.mean() < MIN_SHARED:
+        return math.nan, math.nan
+    size_of_truth = float(truth[known] @ truth[known] - error[known] @ error[known])
+    kept = _ratio(product**2, signal * size_of_truth)
     size = float(a[known] @ a[known])
     return 1.0 - min(kept, 1.0), max(1.0 - signal / size, 0.0) if size > 0 else 0.0
 
