@@ -32,8 +32,8 @@ def add_to(actions: Commands[Parser]) -> None:
     from agentgym.credit.board import Matching
 
     about = (
-        "Hold advantage estimators against the true advantages of a policy that is known, on suites whose "
-        "states can all be listed."
+        "Hold advantage estimators against the true advantages of a policy that is known, exact where all "
+        "states can be listed, and else estimated from continuations."
     )
     example = "agentgym credit board ezpoints --algorithm gigpo mine:ALGORITHM"
     parser = add_command(actions, "board", run, about=about, example=example)
@@ -91,6 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
             conditions = f"policy wins {cell.success:.4g} of its episodes, groups of {cell.group_size}"
             conditions += ", rejected actions punished" if cell.penalty else ""
             conditions += ", states by text" if cell.match == "text" else ""
+            if continuations := SUITES[suite].continuations:
+                conditions += f", advantages from {continuations} continuations of each state"
             say(f"{suite}: {conditions}; seeds: {arguments.seeds}")
             _print(standings(rows))
     if arguments.json:
@@ -109,9 +111,11 @@ def _reference(name: str) -> str:
 def _print(found: list[Standing]) -> None:
     from rich.table import Table
 
+    from agentgym.credit.standings import figure
+
     table = Table("rank", "algorithm", "learned", *HEADINGS.values(), box=None, pad_edge=False)
     for standing in found:
-        figures = [f"{standing.measures[name].value:.2f}" for name in HEADINGS]
+        figures = [figure(standing.measures[name].value) for name in HEADINGS]
         learned = str(standing.iterations or "")
         table.add_row(str(standing.rank), standing.algorithm, learned, *figures)
     open_console().print(table, markup=False, soft_wrap=True)

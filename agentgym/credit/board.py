@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -125,13 +126,14 @@ class CreditRow:
     agreement: CreditAgreement
 
     def record(self) -> dict[str, Any]:
-        """Return the row as one flat record."""
+        """Return the row as one flat record; measures that are nan are None there."""
+        measures = asdict(self.agreement).items()
         return {
             **asdict(self.cell),
             "seed": self.seed,
             "algorithm": self.algorithm,
             "iterations": self.iterations,
-            **asdict(self.agreement),
+            **{name: None if math.isnan(value) else value for name, value in measures},
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
@@ -59,6 +60,11 @@ def standings(rows: Sequence[CreditRow]) -> list[Standing]:
         Standing(*name, rank, {measure: t_interval(measured[measure][name]) for measure in MEASURES})
         for name, rank in zip(names, ranks(better), strict=True)
     ]
+
+
+def figure(value: float, digits: int = 2) -> str:
+    """Return a measure as text, "" where it is nan."""
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def by_contestant(rows: Iterable[CreditRow], measure: str) -> dict[Contestant, Floats]:

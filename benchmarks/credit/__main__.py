@@ -41,7 +41,7 @@ def main() -> int:
     record = {**settings, "cells": table_of([*rows, *held])}
     publish(given.out, record, page(rows, held))
     if not given.all:
-        draw(rows, given.out.with_suffix(".png"))
+        draw([row for row in rows if not SUITES[row.cell.suite].continuations], given.out.with_suffix(".png"))
     return 0
 
 

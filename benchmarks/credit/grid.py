@@ -7,6 +7,7 @@ are of `SEEDS`; every comparison that they tell apart is tested again on `HELD_B
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -61,6 +62,8 @@ def read(suites: Sequence[str], seeds: Sequence[int], whole: bool) -> Iterator[C
 
 def row_of(record: dict[str, Any]) -> CreditRow:
     """Return the row of a record."""
+    nan = {name: math.nan for name, value in record.items() if value is None}
+    record = {**record, **nan}
     parts = [
         {field.name: record[field.name] for field in fields(kind)} for kind in (CreditCell, CreditAgreement)
     ]
@@ -75,10 +78,10 @@ def row_of(record: dict[str, Any]) -> CreditRow:
 
 def table_of(rows: Sequence[CreditRow]) -> list[dict[str, Any]]:
     """Return each cell with its estimators, and a value a seed of each measure."""
-    cells: dict[CreditCell, dict[str, dict[str, list[float]]]] = {}
+    cells: dict[CreditCell, dict[str, dict[str, list[float | None]]]] = {}
     for row in rows:
         estimators = cells.setdefault(row.cell, {})
         measures = estimators.setdefault(name_of((row.algorithm, row.iterations)), {})
         for name, value in {"seed": row.seed, **asdict(row.agreement)}.items():
-            measures.setdefault(name, []).append(round(value, 4))
+            measures.setdefault(name, []).append(None if math.isnan(value) else round(value, 4))
     return [{**asdict(cell), "estimators": estimators} for cell, estimators in cells.items()]

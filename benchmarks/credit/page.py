@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from agentgym.credit.board import DRAWS, TASKS, TRUE, CreditCell, CreditRow
-from agentgym.credit.standings import MEASURES, Contestant, by_contestant, significantly_better, standings
+from agentgym.credit.board import CONTINUED, DRAWS, SUITES, TASKS, TRUE, CreditCell, CreditRow
+from agentgym.credit.standings import (
+    MEASURES,
+    Contestant,
+    by_contestant,
+    figure,
+    significantly_better,
+    standings,
+)
 from benchmarks.harness.report import table_text
 
 HEAD = (
@@ -42,21 +49,26 @@ def page(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
         fewer = (
             f"{found} of {seeds} seeds; on the others no policy wins so often.\n\n" if found < seeds else ""
         )
-        parts += [f"\n## {title(cell)}\n\n", fewer, cell_table(own), "\n"]
+        parts += [f"\n## {title(cell)}\n\n", fewer, conditions(cell.suite), cell_table(own), "\n"]
         parts += [held_back(own, again)] if again else []
     return "".join(parts)
 
 
 def overview(rows: Sequence[CreditRow]) -> str:
-    """Return the correlations in the first cell of each suite, sorted by their mean over suites."""
+    """Return the correlations in the first cell of each suite, sorted by their mean over listed suites."""
     first = {row.cell.suite: row.cell for row in reversed(rows)}
     suites = list(dict.fromkeys(row.cell.suite for row in rows))
     columns = [
         by_contestant([row for row in rows if row.cell == first[suite]], "correlation") for suite in suites
     ]
-    names = sorted(columns[0], key=lambda name: -sum(column[name].mean() for column in columns))
-    lines = [(name_of(name), *(f"{column[name].mean():.2f}" for column in columns)) for name in names]
-    return table_text(("algorithm", *suites), lines, numbers=len(suites))
+    listed = [c for suite, c in zip(suites, columns, strict=True) if not SUITES[suite].continuations]
+    names = sorted(listed[0], key=lambda name: -sum(column[name].mean() for column in listed))
+    lines = [
+        (name_of(name), *(f"{column[name].mean():.2f}" if name in column else "" for column in columns))
+        for name in names
+    ]
+    heads = [f"{suite} *" if SUITES[suite].continuations else suite for suite in suites]
+    return table_text(("algorithm", *heads), lines, numbers=len(suites))
 
 
 def title(cell: CreditCell) -> str:
@@ -65,6 +77,18 @@ def title(cell: CreditCell) -> str:
         ", states by text" if cell.match == "text" else ""
     )
     return f"{cell.suite}: {cell.success:.0%} won, groups of {cell.group_size}{extra}"
+
+
+def conditions(suite: str) -> str:
+    """Return how the truth of a suite is estimated; "" where it is exact."""
+    found = SUITES[suite]
+    if not found.continuations:
+        return ""
+    return (
+        f"Advantages are estimated from {found.continuations} continuations of each state with as many steps "
+        f"left, in two halves; {found.draws} draws of groups. The row `{CONTINUED}` says how near these "
+        "estimates themselves come to the truth; the correlations of all other rows are corrected for it.\n\n"
+    )
 
 
 def name_of(contestant: Contestant) -> str:
@@ -84,7 +108,7 @@ def cell_table(rows: Sequence[CreditRow]) -> str:
                 standing.rank,
                 name_of((standing.algorithm, standing.iterations)),
                 f"{first.value:.3f} ± {half:.3f}",
-                *(f"{each.value:.3f}" for each in others),
+                *(figure(each.value, 3) for each in others),
             )
         )
     return table_text(HEAD, lines, numbers=7)
@@ -93,7 +117,7 @@ def cell_table(rows: Sequence[CreditRow]) -> str:
 def held_back(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
     """Return what the seeds held back say of the pairs that the table tells apart."""
     first, second = by_contestant(rows, "correlation"), by_contestant(held, "correlation")
-    names = [name for name in first if name[0] != TRUE]
+    names = [name for name in first if name[0] not in (TRUE, CONTINUED)]
     better = significantly_better([first[name] for name in names])
     told = [(i, j) for i, j in combinations(range(len(names)), 2) if better[i, j] or better[j, i]]
     ordered = [(i, j) if better[i, j] else (j, i) for i, j in told]
@@ -118,5 +142,6 @@ seed draws {DRAWS} times a group of episodes of each task, and critics and rewar
 of further draws in brackets. Behind the correlation stands half of Student's 95 % interval over seeds. Rank:
 1 + the number of rows that correlate better by Student's paired test over seeds, after Holm over all pairs of
 the table. `{TRUE}` is the true advantage itself, so its other figures show what is left of the method's own
-error, and its "no signal" the share of steps that are worth nothing.
+error, and its "no signal" the share of steps that are worth nothing. In suites marked * the states are too many
+to be listed: their truth is estimated from continuations, and measures that such a truth does not give are empty.
 """
