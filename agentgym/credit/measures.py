@@ -3,10 +3,10 @@
 E is the mean over all steps of all draws, A the true advantage, a the estimate. A *step* is an action in a
 state of a task with so many steps left; m is the mean of a over the draws in which the step was taken.
 
-Where A is known only as two independent estimates A1 and A2 (`agentgym.credit.continuations`), A is
-their mean and E[A^2] becomes E[A1 A2] = E[A^2] - E[error^2]: correlation and bias are free of the noise of A. Ranks and
-signs cannot be freed of it, and a gradient needs the advantages of all actions: these measures are nan. So are
-bias and variance where fewer than `MIN_SHARED` of the steps are in two draws.
+Where A is known only as two independent estimates A1 and A2 (`agentgym.credit.continuations`), A is their
+mean and E[A^2] becomes E[A1 A2] = E[A^2] - E[error^2]: correlation and bias are free of the noise of A.
+Ranks and signs cannot be freed of it, and a gradient needs the advantages of all actions: these measures are
+nan. So are bias and variance where fewer than `MIN_SHARED` of the steps are in two draws.
 """
 
 from __future__ import annotations

@@ -142,6 +142,6 @@ seed draws {DRAWS} times a group of episodes of each task, and critics and rewar
 of further draws in brackets. Behind the correlation stands half of Student's 95 % interval over seeds. Rank:
 1 + the number of rows that correlate better by Student's paired test over seeds, after Holm over all pairs of
 the table. `{TRUE}` is the true advantage itself, so its other figures show what is left of the method's own
-error, and its "no signal" the share of steps that are worth nothing. In suites marked * the states are too many
-to be listed: their truth is estimated from continuations, and measures that such a truth does not give are empty.
+error, and its "no signal" the share of steps that are worth nothing. In suites marked * the states are too
+many to be listed: their truth is estimated from continuations, and measures that it does not give are empty.
 """

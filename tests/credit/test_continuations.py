@@ -19,7 +19,7 @@ from tests.credit.test_truth import kolmogorov
 
 @pytest.fixture(scope="module")
 def sampled():
-    """Play EZPoints both ways: a sample with its tasks, and the exact truths of the same policy by state hash."""
+    """Play EZPoints both ways: a sample with its tasks, and the exact truths of the same policy."""
     horizon = SUITES["ezpoints"].horizon
     env = open_env("agentgym/EZPoints-v0", split="train", options={"max_steps": UNLIMITED})
     tasks = [SampledTask(env.spawn(), env.oracle(), env.tasks[n].id, horizon=horizon) for n in range(3)]
