@@ -21,7 +21,7 @@ from agentgym.core.rewards import WIN, RewardScheme
 from agentgym.core.snapshots import EpisodeCopies, Undo, check_kind, checked, refusals_explained
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.suite_spec import SuiteSpec
-from agentgym.core.tasks import DEFAULT_SIZES, Task, TaskSet
+from agentgym.core.tasks import DEFAULT_SIZES, NoTaskError, Task, TaskSet
 from agentgym.core.types import Outcome as Outcome
 from agentgym.core.types import Policy, Snapshot
 from agentgym.core.types import Status as Status
@@ -326,10 +326,10 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
         """The task being played.
 
         Raises:
-            ResetNeeded: none has been started.
+            NoTaskError: none has been started; it is a `ResetNeeded` and an `AttributeError`.
         """
         if self._task is None:
-            raise ResetNeeded(f"{type(self).__name__} plays no task yet: call reset()")
+            raise NoTaskError(f"{type(self).__name__} plays no task yet: call reset()")
         return self._task
 
     def admissible_actions(self) -> tuple[str, ...]:

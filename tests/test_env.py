@@ -7,6 +7,7 @@ import inspect
 import pickle
 from dataclasses import replace
 
+import gymnasium
 import pytest
 from gymnasium.error import ResetNeeded
 
@@ -73,6 +74,18 @@ def test_termination(env):
     assert not env.is_admissible("right")
     with pytest.raises(ResetNeeded, match=r"call reset\(\)"):
         env.step("right")
+
+
+def test_attributes_that_need_an_episode_are_not_there_before_the_first_reset():
+    env = CorridorEnv()
+    assert inspect.getmembers(env)
+    assert (hasattr(env, "task"), getattr(env, "task", None)) == (False, None)
+    with pytest.raises(ResetNeeded, match=r"CorridorEnv plays no task yet: call reset\(\)"):
+        env.task  # noqa: B018 (raises)
+    with pytest.raises(AttributeError, match=r"call reset\(\)"):
+        gymnasium.wrappers.PassiveEnvChecker(env).unwrapped.task  # noqa: B018 (raises)
+    env.reset(options={"task": TASK})
+    assert dict(inspect.getmembers(env))["task"] is env.task
 
 
 def test_truncation_is_at_the_limit_and_gives_way_to_termination():

@@ -13,6 +13,7 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium.error import ResetNeeded
 
 from agentgym.core.hashing import sha256_json
 from agentgym.core.options import check_choice
@@ -38,6 +39,14 @@ class Task:
     """Family for tables (ALFWorld's six); empty where there is one kind."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Facts for analysis that play does not depend on: optimal length, difficulty."""
+
+
+class NoTaskError(ResetNeeded, AttributeError):
+    """No episode has begun, so there is no task: an attribute that is not there yet.
+
+    As an `AttributeError` it lets ``hasattr``, ``inspect.getmembers`` and wrappers that read all attributes
+    pass over it.
+    """
 
 
 def split_of(task_id: str) -> str:
