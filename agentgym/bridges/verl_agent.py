@@ -7,6 +7,8 @@ Two lines of ``verl/trainer/main_ppo.py`` in a checkout of verl-agent become::
 
 Managers, prompts, memories and projections are the checkout's; the Ray workers below them are replaced.
 ``+env.agentgym.NAME=VALUE`` on its command line sets an option of the environment, ``splits`` two at once.
+Every reset of validation plays the first tasks of its split (``val_envs.envs.panel``), unless
+``validation=drawn``.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from agentgym.core.options import check_choice
+from agentgym.core.panels import TaskPanel
 from agentgym.envs.alfworld.data.trials import TYPES
 from agentgym.errors import UsageError
 from agentgym.io.optional import import_named
@@ -43,6 +47,8 @@ class _Rows:
         self.close, self.render = self.envs.close, lambda mode: list(self.texts)
         self.env_kwargs: Sequence[Mapping[str, Any]] | None = None
         self._rng = np.random.default_rng(seed)
+        self.panel: TaskPanel | None = None
+        """Tasks of every reset, repeated from the first where rows are left; None to draw them anew."""
 
     def reset(self) -> tuple[Any, ...]:
         n, rows = self.num_rows, list(range(self.num_rows))
@@ -83,6 +89,9 @@ class _Rows:
                 info["extra.gamefile"] = f"{FAMILIES[info['task_type']]}/{name}"
 
     def _tasks(self) -> list[str]:
+        if self.env_kwargs is None and self.panel is not None:
+            fixed = self.panel.tasks
+            return [fixed[i // self.group % len(fixed)].id for i in range(self.num_rows)]
         if self.env_kwargs is None:
             known, count = self.envs.tasks, self.num_rows // self.group
             drawn = self._rng.choice(len(known), count, replace=len(known) < count)
@@ -128,9 +137,12 @@ def make_envs(config: Any, *, anchor: Anchor = "state", module: str = "agent_sys
 
     splits, options = _options(name, env)
     options |= dict(getattr(env, "agentgym", None) or {})
-    splits = options.pop("splits", splits)
+    splits, validation = options.pop("splits", splits), options.pop("validation", "fixed")
+    check_choice("validation", validation, ("fixed", "drawn"))
     train = _Rows(name, mode, splits[0], data.train_batch_size, max(env.rollout.n, 1), env.seed, options)
     valid = _Rows(name, mode, splits[1], data.val_batch_size, 1, env.seed + 1000, options)
+    if validation == "fixed":
+        valid.panel = TaskPanel.first(valid.envs.tasks, data.val_batch_size)
     return tuple(EnvironmentManager(rows, projection, config) for rows in (train, valid))
 
 

@@ -244,6 +244,7 @@ def _dump(setup: TrainingSetup, requested: TrainConfig) -> str:
         "template": {"id": template.id, "version": template.version, "sha256": template.sha256},
         "tasks_sha256": setup.worker.envs.tasks.manifest_sha256,
         "evaluation_tasks_sha256": None if setup.evaluation is None else setup.evaluation.manifests(),
+        "evaluation_panels": None if setup.evaluation is None else setup.evaluation.panels(),
         "parameters": setup.language_model.model.num_parameters(),
     }
     table = {**config_to_json(setup.config), MADE_WITH: made_with}

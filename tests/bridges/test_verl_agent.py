@@ -47,6 +47,10 @@ def test_rows_are_groups_of_one_task_side_by_side(suite, checkout):
     assert [info["task_id"] for info in train.reset(None)[1]] != tasks
     again, _ = make_envs(config(suite, tasks=3, group=2, validation=2, **BUILTIN[suite]))
     assert [info["task_id"] for info in again.reset(None)[1]] == tasks
+    panel = valid.envs.panel
+    assert (len(panel.tasks), panel.name.endswith("[:2]")) == (2, True)
+    played = [[info["task_id"] for info in valid.reset(None)[1]] for _ in range(2)]
+    assert played == [[task.id for task in panel.tasks]] * 2
     for manager in (train, valid, again):
         manager.close()
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from agentgym.core.options import check_choice
+from agentgym.core.panels import TaskPanel
 from agentgym.history.metrics import Evaluated, Outcomes, SplitOutcomes
 from agentgym.rollout.worker import EpisodeSpec, RolloutWorker
 from agentgym.training.learner.distributed import Ranks
@@ -25,17 +26,19 @@ class SplitEvaluation:
     types: tuple[str, ...]
     """Types of its tasks, in alphabetical order."""
     ranks: Ranks
+    panel: TaskPanel
 
     @classmethod
     def of(
         cls, worker: RolloutWorker, *, tasks: int, seed: int, ranks: Ranks | None = None
     ) -> SplitEvaluation:
         """Plan one episode for each of the first tasks of the worker's split; all where it has fewer."""
-        chosen = worker.envs.tasks[:tasks]
+        panel = TaskPanel.first(worker.envs.tasks, tasks)
+        chosen = panel.tasks
         seeds = np.random.SeedSequence(seed).generate_state(len(chosen), np.uint64).tolist()
         pairs = zip(chosen, seeds, strict=True)
         episodes = tuple(EpisodeSpec(task.id, task_seed, 0) for task, task_seed in pairs)
-        return cls(worker, episodes, tuple(sorted({task.type for task in chosen})), ranks or Ranks())
+        return cls(worker, episodes, tuple(sorted({task.type for task in chosen})), ranks or Ranks(), panel)
 
     def run(self) -> SplitOutcomes:
         """Play the episodes."""
@@ -72,6 +75,10 @@ class Evaluation:
         """Return the digest of the split's tasks, or those of several by their splits."""
         found = {name: split.worker.envs.tasks.manifest_sha256 for name, split in self.splits.items()}
         return found if len(found) > 1 else next(iter(found.values()))
+
+    def panels(self) -> dict[str, Mapping[str, str | int]]:
+        """Return name, length and digest of each split's panel."""
+        return {name: split.panel.header() for name, split in self.splits.items()}
 
     def close(self) -> None:
         """Close the environments."""
