@@ -232,7 +232,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
 
     @final
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, seed: int | None = None, *, options: dict[str, Any] | None = None
     ) -> tuple[ObsT, dict[str, Any]]:
         """Start an episode.
 
@@ -323,14 +323,14 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
 
     @property
     def task(self) -> Task:
-        """The task being played.
-
-        Raises:
-            NoTaskError: none has been started; it is a `ResetNeeded` and an `AttributeError`.
-        """
+        """The task being played; NoTaskError, a `ResetNeeded` and `AttributeError`, before the first reset."""
         if self._task is None:
             raise NoTaskError(f"{type(self).__name__} plays no task yet: call reset()")
         return self._task
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes that are there now: wrappers of gem read each of them."""
+        return [name for name in super().__dir__() if hasattr(self, name)]
 
     def admissible_actions(self) -> tuple[str, ...]:
         """Return every action accepted now, in a fixed order; empty once the episode is over."""

@@ -79,6 +79,7 @@ def test_termination(env):
 def test_attributes_that_need_an_episode_are_not_there_before_the_first_reset():
     env = CorridorEnv()
     assert inspect.getmembers(env)
+    assert all(getattr(env, name) is not Ellipsis for name in dir(env))  # as wrappers of gem copy them
     assert (hasattr(env, "task"), getattr(env, "task", None)) == (False, None)
     with pytest.raises(ResetNeeded, match=r"CorridorEnv plays no task yet: call reset\(\)"):
         env.task  # noqa: B018 (raises)
