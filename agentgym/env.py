@@ -323,7 +323,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
 
     @property
     def task(self) -> Task:
-        """The task being played; NoTaskError, a `ResetNeeded` and `AttributeError`, before the first reset."""
+        """The task being played; NoTaskError (a `ResetNeeded`, an `AttributeError`) before any reset."""
         if self._task is None:
             raise NoTaskError(f"{type(self).__name__} plays no task yet: call reset()")
         return self._task

@@ -334,6 +334,27 @@ def test_tools_are_listed_and_called(server):
     assert server.ask("mcp", {})[1]["error"]["code"] == -32600
 
 
+def test_a_client_of_the_protocol_begins_plays_and_ends_a_session(server):
+    asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
+    with closing(http.client.HTTPConnection(server.address, timeout=WAIT)) as connection:
+        connection.request("POST", "/mcp?seed=4", json.dumps(asked).encode())
+        response = connection.getresponse()
+        own = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
+        begun = json.loads(response.read())["result"]
+    env = open_env("agentgym/Sokoban-v0")
+    observation, info = env.reset(seed=4)
+    assert begun["protocolVersion"] == "2025-06-18"
+    assert observation in begun["instructions"]
+    assert all(action in begun["instructions"] for action in info["admissible_actions"])
+    call = {"name": "move", "arguments": {"direction": info["admissible_actions"][0]}}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    result = server.ask("mcp", asked, headers=own)[1]["result"]
+    assert env.step(info["admissible_actions"][0])[0] in result["content"][0]["text"]
+    assert result["structuredContent"]["metadata"]["state_hash"] == env.state_hash()
+    assert server.ask("mcp", method="DELETE", headers=own)[1]["closed"] is True
+    assert server.ask("mcp", method="DELETE", headers=own)[0] == 404
+
+
 def test_limits_let_something_through():
     with pytest.raises(UsageError, match="limits: idle must be a number above 0, got 0"):
         EnvLimits(idle=0)

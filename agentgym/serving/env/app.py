@@ -7,7 +7,7 @@ import hmac
 import json
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -124,6 +124,7 @@ def make_app(service: EnvService, guard: HostGuard, token: str | None = None) ->
     for name, value in shown.items():
         app.add_api_route(f"/{name}", _shown(value), methods=["GET"], response_model=None)
     app.add_api_route("/state", _message(door, "state"), methods=["GET"], response_model=None)
+    app.add_api_route("/mcp", _ended(door), methods=["DELETE"], response_model=None)
     tasks = {f"{service.env_id}/{kind}": kind for kind in ("num_tasks", "task", "task_range")}
     messages = {
         f"/{path}": _message(door, kind) for path, kind in ({each: each for each in POSTED} | tasks).items()
@@ -215,11 +216,47 @@ def _message(door: _Door, kind: str) -> Callable[["Request"], Awaitable["Respons
                     data |= (
                         action if isinstance(action, dict) else {} if action is None else {"action": action}
                     )
-                client = Client(request.query_params.get("session_id"))
+                query, own = request.query_params, request.headers.get("mcp-session-id")
+                client = Client(query.get("session_id") or own, speaks_mcp=own is not None)
                 away = partial(door.turns.away, address)
+                if kind == "mcp" and isinstance(data, dict):
+                    return await _called(door, client, data, query, away)
                 return _answered((await door.service.handle(client, kind, data, away)).data)
         except SessionError as error:
             return _denied(error)
+
+    return route
+
+
+async def _called(door: _Door, client: Client, data: Any, query: Mapping[str, str], away: Any) -> "Response":
+    """Answer a client of the Model Context Protocol; its session's id is in the header of ``initialize``."""
+    from fastapi import Response
+
+    method = data.get("method")
+    if isinstance(method, str) and method.startswith("notifications/"):
+        return Response(status_code=202)
+    begins = method == "initialize" and isinstance(data.get("params"), dict)
+    if begins:
+        chosen: dict[str, Any] = {name: query[name] for name in ("task", "seed", "index") if name in query}
+        numbers = {name: int(text) for name, text in chosen.items() if name != "task" and text.isdecimal()}
+        data = data | {"params": data["params"] | {"reset": chosen | numbers}}
+    response = _answered((await door.service.handle(client, "mcp", data, away)).data)
+    if begins and client.session is not None:
+        response.headers["Mcp-Session-Id"] = client.session
+    return response
+
+
+def _ended(door: _Door) -> Callable[["Request"], Awaitable["Response"]]:
+    """Return the route by which a client of the Model Context Protocol ends its session."""
+    from fastapi import Request
+
+    async def route(request: Request) -> "Response":
+        named = request.headers.get("mcp-session-id", "")
+        try:
+            await door.service.call(door.service.sessions.close, [named])
+        except SessionError as error:
+            return _denied(error)
+        return _answered({"session_id": named, "closed": True})
 
     return route
 

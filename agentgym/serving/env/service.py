@@ -16,6 +16,7 @@ from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of
 from agentgym.errors import UsageError, nearest
 from agentgym.io.records import parse
 from agentgym.registration import class_of, find_spec
+from agentgym.serving.env.instructions import MCP_VERSIONS, instructions_of
 from agentgym.serving.env.sessions import EnvLimits, EnvSession, EnvSessions, SessionError, SessionResults
 from agentgym.serving.env.wire import row_schema, write_observations, write_space
 from agentgym.serving.turns import Away, Waiting
@@ -47,6 +48,8 @@ class Client:
     """Session of messages that name none."""
     attaches: bool = False
     """Whether no other WebSocket may open its session."""
+    speaks_mcp: bool = False
+    """Whether its session was begun by the Model Context Protocol's ``initialize``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class _Reset:
     index: int | None = None
     rollout: int | None = None
     snapshot: bool = True
+    instructions: bool = False
+    """Whether ``metadata.instructions`` states rules, task and possible actions in words."""
     session_id: str | None = None
 
 
@@ -289,7 +294,10 @@ class EnvService:
             session.episode_id = request.episode_id
         if request.session_id is None:
             self._take(client, session)
-        return Reply("observation", self._row(played))
+        row = self._row(played)
+        if request.instructions:
+            row["metadata"]["instructions"] = instructions_of(self.envs.prototype, row)
+        return Reply("observation", row)
 
     def _step(self, client: Client, data: Any) -> Waiting[Reply]:
         plain = isinstance(data, dict) and data.keys() == {"action"} and type(data["action"]) is str
@@ -436,6 +444,18 @@ class EnvService:
         if own is not None and not isinstance(own, str):
             raise UsageError("session_id is a string")
         match method:
+            case "initialize":  # a session of the protocol is an episode
+                settings = {"snapshot": False, "instructions": True, **params.get("reset", {})}
+                begun = yield from self._reset(client, settings)
+                version = params.get("protocolVersion")
+                return {
+                    "protocolVersion": version if version in MCP_VERSIONS else MCP_VERSIONS[0],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": self.env_id, "version": __version__},
+                    "instructions": begun.data["metadata"]["instructions"],
+                }
+            case "ping":
+                return {}
             case "tools/list":
                 functions = [tool.schema()["function"] for tool in self.tools]
                 shown = ("name", "description")
@@ -452,6 +472,8 @@ class EnvService:
                 action = action_of(self.tools, ToolCall(name, arguments))
                 row = self._row((yield from self.sessions.step([self._of(client, own).id], [action])))
                 text = row["observation"].get("text", "")
+                if client.speaks_mcp:
+                    text = instructions_of(self.envs.prototype, row)
                 return {
                     "content": [{"type": "text", "text": text}],
                     "structuredContent": row,
