@@ -132,7 +132,7 @@ def test_texts_that_end_an_answer_end_its_tokens(model, gateway, engine):
         ({"frequency_penalty": 0.1}, "would change what is sampled"),
         ({"logit_bias": {"3": 1}}, "would change what is sampled"),
         ({"n": 2}, "n = 2 would change"),
-        ({"response_format": {"type": "json_object"}}, "would change"),
+        ({"response_format": {"type": "json_object"}}, "ask for the form in the prompt, or offer a tool"),
         ({"tool_choice": "required"}, "must be one of 'auto', 'none'"),
         ({"mirostat": 2}, "'mirostat' is not known here"),
         ({"temperature": 3}, "temperature"),
@@ -276,6 +276,19 @@ def test_clients_show_the_token_in_either_form(model, engine):
             assert running.ask(path, {"messages": ASKED}, headers=headers)[0] == status
         status, answer = running.ask(path, {"messages": ASKED})
         assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("responses", "/v1/responses is not offered: call /v1/chat/completions"),
+        ("messages/count_tokens", "read usage.input_tokens of the answer from /v1/messages"),
+    ],
+)
+def test_routes_that_are_absent_name_the_other_way(gateway, path, line):
+    session = gateway.begin()
+    status, answer = gateway.ask(f"{session}/v1/{path}", {"input": "?"})
+    assert (status, line in answer["error"]["message"]) == (404, True)
 
 
 def test_malformed_requests_are_one_line(gateway):

@@ -36,6 +36,19 @@ Route: TypeAlias = Callable[["Request"], Awaitable[Any]]
 ErrorForm: TypeAlias = Callable[[SessionError], Any]
 
 
+_ABSENT: Mapping[str, tuple[str, ErrorForm]] = {
+    "responses": (
+        "call /v1/chat/completions, in OpenAI-Agents by set_default_openai_api('chat_completions')",
+        openai_chat.error_table,
+    ),
+    "completions": ("call /v1/chat/completions", openai_chat.error_table),
+    "messages/count_tokens": (
+        "read usage.input_tokens of the answer from /v1/messages",
+        anthropic_messages.error_table,
+    ),
+}
+"""Routes of the two APIs that clients ask for and the gateway lacks: what to call, and the form of errors."""
+
 _SHOWN = ("session_id", "task", "seed", "group", "group_size", "rollout")
 
 
@@ -118,7 +131,12 @@ class _Routes:
             (f"{session}/env/state", "GET POST", partial(self.play, "state")),
             *plays,
         ]
+        absent = [
+            (f"{session}/v1/{path}", "POST", partial(self.absent, path, line), form)
+            for path, (line, form) in _ABSENT.items()
+        ]
         return [
+            *absent,
             (f"{session}/v1/chat/completions", "POST", self.completion, openai_chat.error_table),
             (f"{session}/v1/models", "GET", self.models, openai_chat.error_table),
             (f"{session}/v1/messages", "POST", self.message, anthropic_messages.error_table),
@@ -161,6 +179,9 @@ class _Routes:
             return whole
         events = anthropic_messages.stream_message(whole)
         return _streamed(f"event: {event['type']}\ndata: {encode_json(event)}\n\n" for event in events)
+
+    async def absent(self, path: str, line: str, request: "Request") -> Any:
+        raise SessionError(404, "not_found_error", f"/v1/{path} is not offered: {line}")
 
     async def models(self, request: "Request") -> Any:
         await self._session(request)

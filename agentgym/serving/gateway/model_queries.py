@@ -39,6 +39,15 @@ _HARMLESS: Mapping[str, tuple[Any, ...]] = {
 """Values without effect, of parameters that otherwise change the sampling."""
 
 
+_OTHER_WAYS: Mapping[str, str] = {
+    "response_format": "ask for the form in the prompt, or offer a tool, and read the answer yourself",
+    "reasoning_effort": "set it in the chat template by --template-option",
+    "thinking": "set it in the chat template by --template-option",
+    "parallel_tool_calls": "use the first call of an answer",
+}
+"""Ways to the same end without a parameter that is refused."""
+
+
 MAX_LISTED = 10_000
 """Most messages of a request, and most calls of a message."""
 MAX_STOPS = 64
@@ -91,10 +100,11 @@ def given(body: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
             continue
         if name not in _HARMLESS:
             raise UsageError(f"the parameter {name!r:.60} is not known here: leave it out")
+        way = f"; {_OTHER_WAYS[name]}" if name in _OTHER_WAYS else ""
         harmless = " or ".join(map(repr, _HARMLESS[name]))
         raise UsageError(
             f"{name} = {value!r:.60} would change what is sampled, and a learner recomputes the model's own "
-            f"distribution: leave it out{f', or give {harmless}' if harmless else ''}"
+            f"distribution: leave it out{f', or give {harmless}' if harmless else ''}{way}"
         )
     return {name: value for name, value in settings.items() if name in read}
 
