@@ -50,6 +50,8 @@ class CreditSuite:
     options: Mapping[str, Any] = field(default_factory=dict)
     continuations: int = 0
     """Continuations of each state with as many steps left; 0 where states are listed."""
+    tasks: int = TASKS
+    """Tasks of a seed."""
     draws: int = DRAWS
     """Draws of groups of all tasks of a seed."""
     iterations: tuple[int, ...] = ITERATIONS
@@ -77,7 +79,7 @@ class CreditSuite:
     @property
     def max_seeds(self) -> int:
         """Number of seeds that the train split has tasks for."""
-        return len(self._env().tasks) // TASKS
+        return len(self._env().tasks) // self.tasks
 
     def _env(self) -> AgentEnv[Any]:
         return open_env(self.env_id, split="train", options=self.options)
@@ -93,7 +95,9 @@ SUITES: Mapping[str, CreditSuite] = {
         "agentgym/HotpotQA-v0", {"actions": "candidates", "k": 2, "corpus": "own", "max_steps": 4}
     ),
     "sotopia": CreditSuite("agentgym/Sotopia-v0", {"actions": "candidates", "view": "lite", "max_turns": 6}),
-    "alfworld-50": CreditSuite("agentgym/ALFWorld-v0", continuations=16, draws=2, iterations=(1, 10)),
+    "alfworld-50": CreditSuite(
+        "agentgym/ALFWorld-v0", continuations=16, tasks=1, draws=2, iterations=(1, 10)
+    ),
     "webshop": CreditSuite("agentgym/WebShop-v0", continuations=16, draws=10, iterations=(1, 10)),
 }
 """Suites by name."""
@@ -148,7 +152,7 @@ def measure(
     seed: int,
     *,
     algorithms: Sequence[str] = (),
-    tasks: int = TASKS,
+    tasks: int | None = None,
     draws: int | None = None,
     iterations: Sequence[int] | None = None,
     skip: bool = False,
@@ -161,8 +165,8 @@ def measure(
         seed: picks the tasks and seeds the draws.
         algorithms: names as `agentgym.algos.table.find_algorithm` takes them; by default all that need no
             episodes of their own.
-        tasks: tasks of a seed.
-        draws: draws of groups; by default the suite's.
+        tasks: tasks of a seed; by default the suite's.
+        draws: draws of groups; likewise.
         iterations: draws of groups that critics and reward models learn from, a row each; likewise.
         skip: whether cells whose share of wins no policy reaches have no rows, instead of being refused.
 
@@ -173,7 +177,8 @@ def measure(
     names = tuple(algorithms) or default_algorithms()
     spent = {name: tuple(iterations or SUITES[suite].iterations) if learns(name) else (0,) for name in names}
     most = max(max(each) for each in spent.values())
-    sampler = _sampler(SUITES[suite], range(seed * tasks, (seed + 1) * tasks))
+    size = tasks or SUITES[suite].tasks
+    sampler = _sampler(SUITES[suite], range(seed * size, (seed + 1) * size))
     for number, cell in enumerate(cells):
         rng = np.random.default_rng((seed, number))
         try:
@@ -185,14 +190,9 @@ def measure(
         truths, found = sampled.truths, sampled.draws
         options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
         estimates = {} if SUITES[suite].continuations else {(TRUE, 0): [draw.advantage for draw in found]}
-        if number_of := SUITES[suite].continuations:
-            yield CreditRow(
-                cell=cell,
-                seed=seed,
-                algorithm=CONTINUED,
-                iterations=number_of,
-                agreement=reliability(found),
-            )
+        if continued := SUITES[suite].continuations:
+            known = reliability(found)
+            yield CreditRow(cell=cell, seed=seed, algorithm=CONTINUED, iterations=continued, agreement=known)
         for name in names:
             for learned in spent[name]:
                 estimate = estimator(name, truths, sampled.training[:learned], options)

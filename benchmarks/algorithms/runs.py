@@ -115,7 +115,7 @@ def keys_of(
 ) -> list[RunKey]:
     """Return the cells of a study, a seed of all arms before the next seed.
 
-    The main table has no held-back seeds, so arms beside a study are trained on them where a claim names them.
+    The main table has no held-back seeds, so an arm beside a study that a claim names is trained on them.
 
     Args:
         study: the table.

@@ -86,8 +86,10 @@ def conditions(suite: str) -> str:
         return ""
     return (
         f"Advantages are estimated from {found.continuations} continuations of each state with as many steps "
-        f"left, in two halves; {found.draws} draws of groups. The row `{CONTINUED}` says how near these "
-        "estimates themselves come to the truth; the correlations of all other rows are corrected for it.\n\n"
+        f"left, in two halves; tasks of a seed: {found.tasks}, draws of groups: {found.draws}. No seeds are "
+        "held back, so that what is told apart here is not tested again. The row "
+        f"`{CONTINUED}` says how near these estimates themselves come to the truth; the correlations of all "
+        "other rows are corrected for it.\n\n"
     )
 
 
@@ -137,11 +139,12 @@ def held_back(rows: Sequence[CreditRow], held: Sequence[CreditRow]) -> str:
 INTRODUCTION = f"""# Estimators of credit against the truth
 
 `make credit` measures the first cell of each suite and writes this page; `make credit-all` measures the grid.
-[How to read it](../../docs/credit.md). Means over ten seeds of {TASKS} tasks each, no task in two seeds; each
-seed draws {DRAWS} times a group of episodes of each task, and critics and reward models learn from the number
-of further draws in brackets. Behind the correlation stands half of Student's 95 % interval over seeds. Rank:
-1 + the number of rows that correlate better by Student's paired test over seeds, after Holm over all pairs of
-the table. `{TRUE}` is the true advantage itself, so its other figures show what is left of the method's own
-error, and its "no signal" the share of steps that are worth nothing. In suites marked * the states are too
+[How to read it](../../docs/credit.md). Unless a table says otherwise, means over ten seeds of {TASKS} tasks
+each, no task in two seeds; each seed draws {DRAWS} times a group of episodes of each task, and critics and
+reward models learn from the number of further draws in brackets. Behind the correlation stands half of
+Student's 95 % interval over seeds. Rank: 1 + the number of rows that correlate better by Student's paired
+test over seeds, after Holm over all pairs of the table. `{TRUE}` is the true advantage itself, so its other
+figures show what is left of the method's own error, and its "no signal" the share of steps that are worth
+nothing. In suites marked * the states are too
 many to be listed: their truth is estimated from continuations, and measures that it does not give are empty.
 """
