@@ -1,4 +1,4 @@
-"""Values by Monte Carlo on tasks with more states than can be listed: continuations from snapshots.
+"""Values by Monte Carlo on tasks with more states than can be listed: means of continuations.
 
 States and edges are found as episodes come to them. The policy is a mixture of chance and the environment's
 oracle, which is asked anew in each state, so its action probabilities are known in every visited state.
