@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,7 @@ def strength_for(
         rejected: as `mixture` takes it.
 
     Raises:
-        UsageError: no strength reaches that share.
+        UnreachableSuccessError: no strength reaches that share.
     """
 
     def won(strength: float) -> float:
@@ -65,13 +65,32 @@ def strength_for(
         pairs = zip(graphs, policies, strict=True)
         return float(np.mean([Truth.of(graph, p, horizon=horizon).values[-1, 0] for graph, p in pairs]))
 
-    low, high = -1.0, 1.0
-    if not won(low) <= success <= won(high):
-        least, most = math.ceil(1000 * won(low)) / 1000, math.floor(1000 * won(high)) / 1000
-        raise UsageError(
+    return strength_at(won, success, low=-1.0, width=1e-4)
+
+
+class UnreachableSuccessError(UsageError):
+    """No strength of a policy wins that share of its episodes."""
+
+
+def strength_at(won: Callable[[float], float], success: float, *, low: float, width: float) -> float:
+    """Return the strength at which a policy wins a share of its episodes, by bisection.
+
+    Args:
+        won: share of episodes won at a strength, which rises with it.
+        success: share that is asked for.
+        low: least strength; the greatest is 1.
+        width: width of the last interval, whose middle is returned.
+
+    Raises:
+        UnreachableSuccessError: no strength reaches that share.
+    """
+    high, least, most = 1.0, won(low), won(1.0)
+    if not least <= success <= most:
+        least, most = math.ceil(1000 * least) / 1000, math.floor(1000 * most) / 1000
+        raise UnreachableSuccessError(
             f"a share of wins of {success:g} is out of reach on these tasks: take one from {least} to {most}"
         )
-    while high - low > 1e-4:
+    while high - low > width:
         middle = (low + high) / 2
         low, high = (middle, high) if won(middle) < success else (low, middle)
     return (low + high) / 2

@@ -11,14 +11,13 @@ import numpy as np
 
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.core.options import check_choice
-from agentgym.credit.behaviour import mixture, play, strength_for
+from agentgym.credit.behaviour import UnreachableSuccessError, mixture, play, strength_for
 from agentgym.credit.continuations import UNLIMITED, Sample, SampledTask, sample
 from agentgym.credit.estimators import estimator
 from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
 from agentgym.credit.measures import CreditAgreement, agreement, reliability
 from agentgym.credit.truth import Truth
 from agentgym.env import AgentEnv
-from agentgym.errors import UsageError
 from agentgym.registration import open_env
 
 TASKS = 5
@@ -183,16 +182,18 @@ def measure(
         rng = np.random.default_rng((seed, number))
         try:
             sampled = sampler(cell, draws or SUITES[suite].draws, most, rng)
-        except UsageError:
+        except UnreachableSuccessError:
             if skip:
                 continue
             raise
         truths, found = sampled.truths, sampled.draws
         options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
-        estimates = {} if SUITES[suite].continuations else {(TRUE, 0): [draw.advantage for draw in found]}
+        estimates = {}
         if continued := SUITES[suite].continuations:
             known = reliability(found)
             yield CreditRow(cell=cell, seed=seed, algorithm=CONTINUED, iterations=continued, agreement=known)
+        else:
+            estimates[TRUE, 0] = [draw.advantage for draw in found]
         for name in names:
             for learned in spent[name]:
                 estimate = estimator(name, truths, sampled.training[:learned], options)
@@ -243,7 +244,7 @@ def solve(graphs: Sequence[StateGraph], cell: CreditCell, horizon: int) -> list[
         horizon: the step limit.
 
     Raises:
-        UsageError: no policy wins as often as the cell states.
+        UnreachableSuccessError: no policy wins as often as the cell states.
     """
     rejected, penalty = (REJECTED_RATE, PENALTY / WIN_REWARD) if cell.penalty else (0.0, 0.0)
     strength = strength_for(graphs, cell.success, horizon=horizon, rejected=rejected)

@@ -22,7 +22,7 @@ import numpy as np
 from agentgym.core.arrays import Bools, Floats
 from agentgym.core.episodes import observed_text
 from agentgym.core.types import Observation, Policy, Request, Snapshot
-from agentgym.credit.behaviour import Episodes, Run, episodes_of
+from agentgym.credit.behaviour import Episodes, Run, episodes_of, strength_at
 from agentgym.credit.graph import REJECTED, StateGraph
 from agentgym.credit.truth import Truth
 from agentgym.env import AgentEnv
@@ -31,8 +31,8 @@ from agentgym.errors import UsageError
 UNLIMITED = 1_000_000
 """Step limit of the environments that are played; the suite's own limit is counted in steps left."""
 
-TUNING_EPISODES, TUNING_ROUNDS = 48, 6
-"""Episodes a task behind each strength that is tried, and strengths that are tried."""
+TUNING_EPISODES, TUNING_WIDTH = 48, 1 / 64
+"""Episodes a task behind each strength that is tried, and width of the last interval of strengths."""
 
 _Taken: TypeAlias = tuple[int, int, int, int]
 """State, edge, steps left and member of a step."""
@@ -200,11 +200,8 @@ class SampledTask:
         for place, start in zip(places, first.tolist(), strict=False):
             for edge, (after, accepted, seen) in place.reached.items():
                 if after in rank:
-                    target[start + edge], valid[start + edge], text[start + edge] = (
-                        rank[after],
-                        accepted,
-                        seen,
-                    )
+                    number = start + edge
+                    target[number], valid[number], text[number] = rank[after], accepted, seen
         graph = StateGraph(
             task_id=self.task,
             hashes=(*(place.name for place in places), ""),
@@ -302,7 +299,8 @@ def sample(
         rng: source of the draws.
 
     Raises:
-        UsageError: no strength reaches that share.
+        UnreachableSuccessError: no strength reaches that share.
+        UsageError: a task draws random numbers.
     """
     for task in tasks:
         task.rejected = rejected
@@ -331,13 +329,6 @@ def tune(tasks: Sequence[SampledTask], success: float, rng: np.random.Generator)
             task.strength = strength
         return float(np.mean([task.wins(TUNING_EPISODES, rng) for task in tasks]))
 
-    low, high = 0.0, 1.0
-    least, most = won(low), won(high)
-    if not least <= success <= most:
-        raise UsageError(
-            f"a share of wins of {success:g} is out of reach on these tasks: take one from {least:.3f} to "
-            f"{most:.3f}"
-        )
-    for _ in range(TUNING_ROUNDS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if won(middle) < success else (low, middle)
+    strength = strength_at(won, success, low=0.0, width=TUNING_WIDTH)
+    for task in tasks:
+        task.strength = strength

@@ -231,14 +231,12 @@ def with_regret_measures(run: StoredRun, shown: Mapping[str, tuple[Measure, ...]
     """
     labels = {label for label, columns in shown.items() if {*columns} & {*REGRET_MEASURES}}
     asked = [each for each in run.results if each.env in labels]
-    shares = {each.id: (1.0, 1.0) for each in asked}
-    for episode, regret in regret_of_run(run, [each for each in asked if each.end_reason not in ABORTED]):
-        shares[episode.id] = (regret.share(regret.known), regret.share(regret.belief))
     names = [column.name for column in REGRET_MEASURES]
-    return [
-        replace(each, measures={**each.measures, **dict(zip(names, shares.get(each.id, ()), strict=False))})
-        for each in run.results
-    ]
+    found = {each.id: dict.fromkeys(names, 1.0) for each in asked}
+    for episode, regret in regret_of_run(run, [each for each in asked if each.end_reason not in ABORTED]):
+        shares = map(regret.share, (regret.known, regret.belief))
+        found[episode.id] = dict(zip(names, shares, strict=True))
+    return [replace(each, measures={**each.measures, **found.get(each.id, {})}) for each in run.results]
 
 
 def _replayed(game: AgentEnv[Any], env: PlayedEnv, episode: EvalSample) -> EpisodeRegret:

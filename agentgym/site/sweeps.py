@@ -34,6 +34,8 @@ class _Study:
     source: str
     environments: Mapping[str, Mapping[str, Any]]
     runs: tuple[Mapping[str, Any], ...]
+    beside: tuple[Mapping[str, Any], ...] = ()
+    """Runs of another study, for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _parsed(kind: type[RecordT], table: Mapping[str, Any], where: str) -> Record
 
 
 def _page(path: Path, study: _Study) -> SweepPage:
-    runs = [_parsed(_Run, run, path.name) for run in study.runs]
+    runs = [_parsed(_Run, run, path.name) for run in (*study.runs, *study.beside)]
     text = read_file(path.with_suffix(".md")).decode("utf-8", "replace")
     parts = []
     for name, about in study.environments.items():

@@ -75,8 +75,9 @@ def write_report(study: Study, keys: Sequence[RunKey], folder: Path) -> None:
     Raises:
         UsageError: committed runs that stand beside the study's were made otherwise.
     """
-    _check_beside(study)
-    record = {
+    beside = runs_beside(study)
+    _check_beside(study, beside)
+    record: dict[str, Any] = {
         "study": study.name,
         "source": study.source,
         "processor": machine()["cpu"],
@@ -89,6 +90,8 @@ def write_report(study: Study, keys: Sequence[RunKey], folder: Path) -> None:
         "planned": len(keys),
         **_runs(study, [{"arm": key.arm.label, **asdict(run)} for key, run in finished(keys)], len(keys)),
     }
+    if beside and record["runs"]:
+        record["beside"] = [{"arm": label, **asdict(run)} for label, run in beside]
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / f"{page_name(study)}.json", json.dumps(record, default=dict) + "\n")
     write_page(study, folder)
@@ -123,9 +126,11 @@ def write_page(study: Study, folder: Path) -> None:
     replace_file(path.with_suffix(".md"), "\n".join(_page(study, record, done, pictures)) + "\n")
 
 
-def _read_runs(record: Mapping[str, Any], path: Path) -> Iterator[tuple[str, SweepRun]]:
+def _read_runs(
+    record: Mapping[str, Any], path: Path, parts: Sequence[str] = ("runs", "held_back", "unfinished")
+) -> Iterator[tuple[str, SweepRun]]:
     """Yield the runs of a file with the labels of their arms."""
-    for part in ("runs", "held_back", "unfinished"):
+    for part in parts:
         for run in record.get(part, ()):
             fields = {name: value for name, value in run.items() if name != "arm"}
             yield run["arm"], parse(SweepRun, fields, str(path))
@@ -141,10 +146,10 @@ def runs_beside(study: Study) -> list[tuple[str, SweepRun]]:
     ]
 
 
-def _check_beside(study: Study) -> None:
+def _check_beside(study: Study, found: Sequence[tuple[str, SweepRun]]) -> None:
     """Raise UsageError where a run that stands beside was made with other settings, or another warm start."""
     arms = {arm.label: arm for arm in study.beside}
-    for label, run in runs_beside(study):
+    for label, run in found:
         if digest_of(RunKey(run.environment, arms[label], run.seed)) != run.digest:
             raise UsageError(
                 f"{run.environment}, {label}: its committed run began with other weights or settings than a "
@@ -169,7 +174,7 @@ def _page(
     yield ""
     yield from _coverage(study, record, done)
     whole = not study.declared or len(done) == record["planned"]
-    done = [*done, *runs_beside(study)]
+    done = [*done, *_read_runs(record, Path(page_name(study)), ("beside",))]
     for name in study.environments:
         environment = ENVIRONMENTS[name]
         lines = _lines(study, name, done)

@@ -355,6 +355,14 @@ def test_a_client_of_the_protocol_begins_plays_and_ends_a_session(server):
     assert server.ask("mcp", method="DELETE", headers=own)[0] == 404
 
 
+@pytest.mark.parametrize("query", ["seed=" + "9" * 5000, "seed=up", "index=-1", "task=none", "seed="])
+def test_a_session_that_cannot_begin_is_refused_and_nothing_fails(server, query):
+    asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
+    status, answer = server.ask(f"mcp?{query}", asked)
+    assert status == 200
+    assert answer["error"]["code"] == -32602
+
+
 def test_limits_let_something_through():
     with pytest.raises(UsageError, match="limits: idle must be a number above 0, got 0"):
         EnvLimits(idle=0)

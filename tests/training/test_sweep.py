@@ -80,8 +80,8 @@ def test_true_credit_stands_beside_the_committed_runs_of_all_algorithms():
 def test_a_study_beside_committed_runs_needs_the_same_warm_start(monkeypatch):
     monkeypatch.setattr(report, "digest_of", lambda key: "another")
     with pytest.raises(UsageError, match="its committed run began with other weights or settings"):
-        report._check_beside(STUDIES["ceilings"])
-    report._check_beside(STUDIES["main"])
+        report._check_beside(STUDIES["ceilings"], report.runs_beside(STUDIES["ceilings"]))
+    assert report.runs_beside(STUDIES["main"]) == []
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path, monkeypatch):

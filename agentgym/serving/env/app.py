@@ -238,7 +238,9 @@ async def _called(door: _Door, client: Client, data: Any, query: Mapping[str, st
     begins = method == "initialize" and isinstance(data.get("params"), dict)
     if begins:
         chosen: dict[str, Any] = {name: query[name] for name in ("task", "seed", "index") if name in query}
-        numbers = {name: int(text) for name, text in chosen.items() if name != "task" and text.isdecimal()}
+        # what is no number, or a longer one than any seed, is refused by the message's own check
+        short = {name: text for name, text in chosen.items() if name != "task" and len(text) < 20}
+        numbers = {name: int(text) for name, text in short.items() if text.isdecimal()}
         data = data | {"params": data["params"] | {"reset": chosen | numbers}}
     response = _answered((await door.service.handle(client, "mcp", data, away)).data)
     if begins and client.session is not None:

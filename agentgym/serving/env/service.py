@@ -445,7 +445,10 @@ class EnvService:
             raise UsageError("session_id is a string")
         match method:
             case "initialize":  # a session of the protocol is an episode
-                settings = {"snapshot": False, "instructions": True, **params.get("reset", {})}
+                chosen = params.get("reset", {})
+                if not isinstance(chosen, dict):
+                    raise UsageError("reset is an object, such as {'seed': 4}")
+                settings = {"snapshot": False, "instructions": True, **chosen}
                 begun = yield from self._reset(client, settings)
                 version = params.get("protocolVersion")
                 return {
