@@ -28,6 +28,9 @@ UPWARD = {
     ("agentgym.algos.spo3", "agentgym.training.stages.branching.collector"): STAGES,
     ("agentgym.algos.steppo", "agentgym.training.stages.outcome"): STAGES,
     ("agentgym.algos.vine", "agentgym.training.stages.state_values"): STAGES,
+    ("agentgym.evaluation.verify.submissions", "agentgym.credit.regret"): (
+        "regret needs replays and planners; it is computed where a suite's file shows it, after verification"
+    ),
     ("agentgym.registration", "agentgym.serving.env.client"): (
         "environments on a server are opened by id like any other, and their client is of the server's room"
     ),

@@ -224,9 +224,6 @@ REGRET_MEASURES = (
 )
 """Columns that a suite may choose for any environment with a `SuiteSpec.distance`."""
 
-REGRET_READER = "agentgym.credit.regret:with_regret_measures"
-"""Function that adds `REGRET_MEASURES` to the results of a run, which it replays."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSpec:

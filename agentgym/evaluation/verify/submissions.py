@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.core.hashing import sha256_json
-from agentgym.core.suite_spec import REGRET_MEASURES, REGRET_READER, Measure
+from agentgym.core.suite_spec import REGRET_MEASURES, Measure
 from agentgym.errors import MissingDataError, MissingPackageError, UntrustedReferenceError, UsageError
 from agentgym.evaluation.log.endpoint_runs import named_endpoints
 from agentgym.evaluation.log.judge_spread import JudgeSpread, read_spread
@@ -30,6 +30,9 @@ from agentgym.registration import suite_spec
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+REGRET_READER = "agentgym.credit.regret:with_regret_measures"
+"""Function that adds `REGRET_MEASURES` to the results of a run, which it replays."""
 
 FAILED = "failed"
 """First word of the reason why a run is not ranked, where an error of this package ended its verification."""
