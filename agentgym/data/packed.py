@@ -5,21 +5,18 @@ A path may lead into a zip archive: ``data.zip/data/dev.json`` is its member ``d
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
 import os
 import shutil
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agentgym.data.archives import DAMAGE, is_zip, tar_items
+from agentgym.data.archives import DAMAGE, is_zip, opener_of, tar_items
 from agentgym.errors import UsageError
 from agentgym.io.files import draft_of, writing
 from agentgym.io.untrusted import open_regular
@@ -34,12 +31,6 @@ CORPUS = "corpus.jsonl"
 """Member that is read where an archive holds several, as BEIR's do."""
 
 _BLOCK = 1 << 20
-
-_OPENERS: dict[bytes, Callable[[Any], Any]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"\xfd7zXZ\x00": lzma.LZMAFile,
-    b"BZh": bz2.BZ2File,
-}
 
 
 @contextmanager
@@ -67,7 +58,7 @@ def unpack(path: Path, target: Path) -> Path:
     """Return a file that can be read at any place: ``path``, or ``target`` with what it is packed in it."""
     try:
         with open_regular(path) as raw:
-            if not (is_zip(raw) or _opener(raw) or _is_tar(raw)):
+            if not (is_zip(raw) or opener_of(raw) or _is_tar(raw)):
                 return path
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}; name a file that is there") from error
@@ -128,13 +119,9 @@ def _counted(stream: Any, packed: int, path: Path) -> io.BufferedReader:
     return io.BufferedReader(_Counted(stream, max(UNBOUNDED, MAX_RATIO * packed), path), _BLOCK)
 
 
-def _opener(raw: io.BufferedReader) -> Callable[[Any], Any] | None:
-    raw.seek(0)
-    return next((opener for mark, opener in _OPENERS.items() if raw.peek(6).startswith(mark)), None)
-
-
 def _unpacked(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
-    opener = _opener(raw)
+    raw.seek(0)
+    opener = opener_of(raw)
     return raw if opener is None else _counted(opener(raw), os.fstat(raw.fileno()).st_size, path)
 
 
