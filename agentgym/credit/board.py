@@ -199,13 +199,8 @@ def measure(
                 estimate = estimator(name, truths, sampled.training[:learned], options)
                 estimates[name, learned] = [estimate(draw) for draw in found]
         for (name, learned), values in estimates.items():
-            yield CreditRow(
-                cell=cell,
-                seed=seed,
-                algorithm=name,
-                iterations=learned,
-                agreement=agreement(truths, found, values),
-            )
+            known = agreement(truths, found, values)
+            yield CreditRow(cell=cell, seed=seed, algorithm=name, iterations=learned, agreement=known)
 
 
 def _sampler(
