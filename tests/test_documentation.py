@@ -196,7 +196,7 @@ def test_numbers_of_lines(tmp_path, monkeypatch):
     assert measured.updated(page, lines) == "First it plays\n1,200 steps/s, 5.7%, in 7 ms, by it plays"
     assert [found[-19:] for found in measured.unmeasured(page, lines)] == ["n 7 ms, by it plays"]
     for wrong in ("", page + page):
-        with pytest.raises(LookupError, match="this line stands [02] times in the page: it plays"):
+        with pytest.raises(LookupError, match=r"this line stands [02] times in the page: it plays"):
             measured.updated(wrong, lines)
     for key in ("rows", "rows/of.name=c/x", "gone", "rows/7"):
         with pytest.raises(LookupError, match=re.escape(f"r#{key}")):
