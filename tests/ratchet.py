@@ -29,12 +29,14 @@ from tests.structure import (
 
 RECORD = "tests/ratchet.toml"
 PAGE = "docs/architecture.md"
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 BESIDE = ("benchmarks", "examples", "tests", "tools")
 """Folders beside the package, whose lines count and whose rooms do not."""
 
 HEAD = """# What may fall, and rises only together with its line here: `make ratchet` writes this file.
 # Rooms, floors and arrows are those of tests/structure.py. `lines` of Python are with folders below;
-# `clauses` are those of its `docstrings` of attributes that have no subject. `words` leave comments out.
+# `clauses` are those of its `docstrings` of attributes that have no subject. `dialect` counts the words and
+# openings that CONTRIBUTING.md's section "English" replaces.
 """
 
 Figures = dict[str, dict[str, int]]
@@ -42,6 +44,14 @@ Figures = dict[str, dict[str, int]]
 
 NOT_BOUND = ("docstrings",)
 """Figures that may rise: a share is of them."""
+
+DIALECT = re.compile(
+    r"\b(?:[Ww]hoever|(?:un)?told|(?:is|are|was|were) none|comes? to (?:the same|nothing)|so manieth"
+    r"|in (?:its|their|the) place of|not at hand|could not be had|can be had)\b"
+    r"|(?:^|(?<=[.:;] ))(?:Of (?:a|an|the|all|models|\d+)|What) [^.?!]*\.",
+    re.MULTILINE,
+)
+"""Words and openings that CONTRIBUTING's section "English" replaces: private words, subjects that are clauses."""
 
 SLACK = {"lines": 100, "words": 100}
 """What a length may stand above its record: a last line that a mend adds fails nobody's run."""
@@ -69,28 +79,38 @@ def _count(path: Path) -> int:
 
 def _lines(folder: Path) -> dict[str, int]:
     files = [line_figures(file) for file in folder.rglob("*.py")]
-    return {name: sum(file[name] for file in files) for name in ("lines", "clauses", "docstrings")}
+    names = ("lines", "clauses", "docstrings", "dialect")
+    return {name: sum(file[name] for file in files) for name in names}
 
 
 @cache
 def line_figures(path: Path) -> dict[str, int]:
     """Count a file's lines, and its docstrings of attributes."""
-    documented = list(attribute_docstrings(path.read_text(encoding="utf-8")))
+    text = path.read_text(encoding="utf-8")
+    documented = list(attribute_docstrings(text))
     return {
-        "lines": _count(path),
+        "lines": text.count("\n"),
+        "dialect": dialect(text),
         "clauses": sum(map(is_clause, documented)),
         "docstrings": len(documented),
     }
 
 
 def pages(root: Path = ROOT) -> Figures:
-    """Count the words of a checkout's README and documentation."""
-    return {"README.md": _pages([root / "README.md"]), "docs": _pages(sorted((root / "docs").rglob("*.md")))}
+    """Count the words of a checkout's pages."""
+    top = {name: _pages([root / name]) for name in TOP if (root / name).exists()}
+    return top | {"docs": _pages(sorted((root / "docs").rglob("*.md")))}
 
 
 def _pages(files: list[Path]) -> dict[str, int]:
-    texts = [re.sub(r"<!--.*?-->", " ", file.read_text(encoding="utf-8"), flags=re.DOTALL) for file in files]
-    return {"pages": len(files), "words": sum(len(text.split()) for text in texts)}
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    words = sum(len(text.split()) for text in texts)
+    return {"pages": len(files), "words": words, "dialect": sum(map(dialect, texts))}
+
+
+def dialect(text: str) -> int:
+    """Count a text's places that `DIALECT` finds."""
+    return sum(1 for _ in DIALECT.finditer(text))
 
 
 def recorded(root: Path = ROOT) -> Figures:

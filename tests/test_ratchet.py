@@ -14,7 +14,7 @@ FILES = {
     "agentgym/room/one.py": 'Y: int = 2\n"""Number of rooms."""\n',
     "agentgym/room/two.py": "",
     "docs/architecture.md": "# Page\n\n## Figures\n\nText.\n\n| ancient |\n\n## Next\n\nMore.\n",
-    "README.md": "Two words.<!-- and a mark -->\n",
+    "README.md": "Two words.\n",
     **{f"{folder}/a.py": "1\n" for folder in ratchet.BESIDE},
 }
 
@@ -45,6 +45,7 @@ PLANTED = {
     "tests/a.py": ("1\n" * 102, ["tests: lines rose from 1 to 102"]),
     "agentgym/new/__init__.py": ("", ["agentgym/new: not in tests/ratchet.toml"]),
     "README.md": ("word " * 103, ["README.md: words rose from 2 to 103"]),
+    "agentgym/low.py": ('"""Whoever calls it."""\n', ["agentgym: dialect rose from 0 to 1"]),
     "docs/page.md": ("word " * 101, ["docs: pages rose from 1 to 2", "docs: words rose"]),
 }
 
@@ -62,6 +63,17 @@ def test_a_planted_rise_is_named_and_recorded_by_write_alone(checkout: Path, nam
     assert rises(checkout) == found or name.endswith(".md")  # pages are counted as they are
     ratchet.write(now, checkout)
     assert rises(checkout) == []
+
+
+def test_dialect_is_counted_by_kind() -> None:
+    bad = (
+        "Whoever builds a board plays it. Of models every action is played again. What is not there is left out.",
+        "- Past turns told, and no wall is none.",
+        "Two rows came to the same, in the place of three.\nOf 40 turns all had others.",
+    )
+    good = "Building a board replays it. We told nobody? What is a state hash? Most of the models are small."
+    assert [ratchet.dialect(text) for text in bad] == [3, 2, 2]
+    assert ratchet.dialect(good) == 1  # "told"
 
 
 def test_what_fell_is_kept(checkout: Path) -> None:

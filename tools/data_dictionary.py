@@ -196,10 +196,10 @@ FILES = (
         "suites/NAME.toml",
         "A suite, as TOML: what is played, and by whom. Its sha256 is in every run and on every board.",
         Suite,
-        "whoever wrote the suite",
+        "the suite's author",
         {
             "agent[].model": "the model directory, where it says something",
-            "env[].measures": "whoever wrote the suite; no digest, and no rank",
+            "env[].measures": "the suite's author; no digest, and no rank",
         },
         partial=True,
     ),

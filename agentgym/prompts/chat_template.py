@@ -75,7 +75,7 @@ REFUSALS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, 
 
 
 def option_names(source: str) -> frozenset[str]:
-    """Return the variables that a chat template reads and that are for whoever renders it to set."""
+    """Return the variables that a chat template reads and that its caller sets."""
     return frozenset(name for name in read_variables(source) - NO_OPTIONS if not name.endswith("_token"))
 
 

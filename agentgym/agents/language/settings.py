@@ -13,7 +13,7 @@ WINDOW = 10
 """Past turns that a conversation tells if not otherwise said: a whole one costs the square of its turns."""
 
 MAX_SHOTS = 32
-"""Demonstrations in a prompt: whoever checks a run plays them, also of a suite that somebody else wrote."""
+"""Most demonstrations in a prompt: checking a run plays them, also for a stranger's suite."""
 
 
 @dataclass(frozen=True, slots=True)

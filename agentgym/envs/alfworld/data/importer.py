@@ -224,7 +224,7 @@ def _files_of(root: Path, split: str) -> list[Path]:
 def with_grounded(trial: Trial) -> Trial:
     """Return a trial with its problem grounded in its own domain and in the newest published one.
 
-    A game that cannot be grounded is left as it is: whoever plays it is told why.
+    A game that cannot be grounded is left as it is: playing it raises an error that says why.
     """
     domains = dict.fromkeys([trial.text.domain])
     with suppress(UsageError):

@@ -26,7 +26,7 @@ class Bound(NamedTuple):
     """Number of steps that no plan undercuts; 0 only at the goal."""
     landmarks: Mapping[int, int]
     """Index of every action that belongs to a landmark -> the landmark's number; low ones are near the
-    goal. Whoever begins with another action has all landmarks left to meet."""
+    goal. A plan that begins with another action has all landmarks left to meet."""
 
 
 class Relaxation:

@@ -93,7 +93,7 @@ def _restricted(action: PlanningAction, changing: set[LiteralNumber]) -> Plannin
 def without_undoing(task: PlanningTask) -> PlanningTask:
     """Leave out actions whose only change is to give x, where x only lets actions give ~x and no more.
 
-    Whoever does not undo has at every time what the other has, or ~x instead of x.
+    A plan that does not undo has at every time what the other has, or ~x instead of x.
     """
     vital = {x for goal in task.goals for x in goal}
     for action in task.actions:
