@@ -51,7 +51,7 @@ DIALECT = re.compile(
     r"|(?:^|(?<=[.:;] ))(?:Of (?:a|an|the|all|models|\d+)|What) [^.?!]*\.",
     re.MULTILINE,
 )
-"""Words and openings that CONTRIBUTING's section "English" replaces: private words, subjects that are clauses."""
+"""Words and openings that CONTRIBUTING's section "English" replaces: private words, clauses as subjects."""
 
 SLACK = {"lines": 100, "words": 100}
 """What a length may stand above its record: a last line that a mend adds fails nobody's run."""
