@@ -198,7 +198,7 @@ def audit(first: Result, second: Result, assumed: int = 30) -> Finding:
         chance = choice.true_success(chosen.success).value if claimed > 1 else chosen.success
         chance = (first.success + second.success) / 2.0 if paired else chance
         gain = choice.expected(chance) - chance
-    interval = _unpaired(first.estimate, second.estimate)
+    interval = unpaired_difference(first.estimate, second.estimate)
     if paired:
         before, after = (
             np.array([each.wins[task] for task in sorted(each.wins)]) for each in (first, second)
@@ -236,8 +236,8 @@ def paired_difference(differences: Floats) -> Interval:
     return Interval(value, max(-1.0, min(value, centre - half)), min(1.0, max(value, centre + half)))
 
 
-def _unpaired(first: Interval | None, second: Interval | None) -> Interval | None:
-    """Difference of two independent estimates (Newcombe 1998, by squares of their one-sided widths)."""
+def unpaired_difference(first: Interval | None, second: Interval | None) -> Interval | None:
+    """Difference of independent estimates (Newcombe 1998, from their one-sided widths); None without both."""
     if first is None or second is None:
         return None
     value = second.value - first.value

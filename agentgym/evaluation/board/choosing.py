@@ -1,8 +1,8 @@
 """Choice among readings: what the best of several evaluations of equal agents comes to by chance alone.
 
 A reading is a share of tasks that are won. Of k equal checkpoints read on n tasks, each won with chance p,
-the best has the distribution ``F(x; n, p)^k`` (order statistics of the binomial); a result that is the mean over
-seeds is a mean of such maxima.
+the best has the distribution ``F(x; n, p)^k`` (order statistics of the binomial). A result that is the mean
+over seeds is a mean of such maxima.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def best_of(outcomes: Floats, readings: int) -> Floats:
 
 
 def _mean(outcomes: Floats) -> float:
-    return float(np.arange(len(outcomes)) @ outcomes) / max(1, len(outcomes) - 1)
+    mean: float = np.arange(len(outcomes)) @ outcomes / (len(outcomes) - 1)
+    return mean
 
 
 def _binomial(n: int, chance: float) -> Floats:
