@@ -95,9 +95,15 @@ def simulate() -> Iterator[dict[str, Any]]:
         }
     for tasks, readings, pair in product(TASKS, (1, 5, 30), PAIRS):
         found = unpaired(tasks, readings, pair)
-        yield {"of": "other tasks", "tasks": tasks, "readings": readings, "at": pair, "coverage": found}
+        yield {"of": "other tasks", "tasks": tasks, "readings": readings, "at": list(pair), "coverage": found}
     for tasks, pair in product(TASKS, PAIRS):
-        yield {"of": "same tasks", "tasks": tasks, "readings": 1, "at": pair, "coverage": paired(tasks, pair)}
+        yield {
+            "of": "same tasks",
+            "tasks": tasks,
+            "readings": 1,
+            "at": list(pair),
+            "coverage": paired(tasks, pair),
+        }
 
 
 PAGE = """\
@@ -137,15 +143,15 @@ def page(cells: Sequence[dict[str, Any]]) -> str:
     gains = [[n, *(f"{100 * Choice(n, 30).expected(p):.1f}" for p in SUCCESS)] for n in TASKS]
     success = [
         [
-            f"best of {k}, {s} seeds" if k > 1 else f"{s} seeds",
+            f"best of {k}, {_seeds(s)}" if k > 1 else _seeds(s),
             *(span(of="success", readings=k, seeds=s, at=p) for p in SUCCESS),
         ]
         for k, s in CHOICES
     ]
     rows = [("other tasks", k) for k in (1, 5, 30)] + [("same tasks", 1)]
-    differences = [[of, k, *(span(of=of, readings=k, at=pair) for pair in PAIRS)] for of, k in rows]
+    differences = [[of, k, *(span(of=of, readings=k, at=list(pair)) for pair in PAIRS)] for of, k in rows]
     outside = [
-        f"- {cell['of']}, {cell['tasks']} tasks, best of {cell['readings']}, {cell.get('seeds', 1)} seeds, "
+        f"- {cell['of']}, {cell['tasks']} tasks, best of {cell['readings']}, {_seeds(cell.get('seeds', 1))}, "
         f"at {cell['at']}: {cell['coverage']:.1f} %"
         for cell in cells
         if not LEAST <= cell["coverage"] <= MOST
@@ -168,6 +174,10 @@ def page(cells: Sequence[dict[str, Any]]) -> str:
         ),
         outside="\n".join(outside) or "None.",
     )
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count > 1)}"
 
 
 def main() -> None:
