@@ -1,4 +1,4 @@
-"""How often papers say how a result came about, counted over every number of ``published.toml``.
+"""How often papers say how a result came about, counted over every published number here.
 
 ``python -m benchmarks.conditions`` writes ``benchmarks/conditions.json`` and ``benchmarks/conditions.md``.
 """
@@ -16,11 +16,13 @@ from agentgym.io.records import read_toml
 from benchmarks.harness.report import parser, publish, table_text
 
 HERE = Path(__file__).parent
+FILES = (PUBLISHED, "published-2026.toml")
 
 PAGE = """\
 # What papers say of how their numbers came about
 
-`python -m benchmarks.conditions`, from [published.toml](published.toml), [conditions.toml](conditions.toml).
+`python -m benchmarks.conditions`, from [five papers' tables](published.toml), [further numbers of
+2026](published-2026.toml) and [what the texts say of them](conditions.toml).
 Each number of a table counts, and the one after a plus-minus sign as another. A part is said where the text
 of the paper prints it; nothing is inferred. *Panel* is the number of tasks, *rule* how a result was chosen
 among checkpoints, runs or evaluations. Which tasks a panel holds, in which order, no paper prints.
@@ -38,7 +40,7 @@ def count() -> dict[str, Any]:
     conditions = read_toml(Conditions, HERE / CONDITIONS_FILE)
     counts: dict[str, Counter[str]] = {}
     said: dict[tuple[str, ...], None] = {}
-    for paper in read_published(HERE / PUBLISHED).paper:
+    for paper in (paper for name in FILES for paper in read_published(HERE / name).paper):
         for index, column in enumerate(paper.column):
             found = conditions.of(paper, column)
             numbers = sum(len(row.cells[index]) for row in paper.row)

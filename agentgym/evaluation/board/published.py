@@ -52,7 +52,7 @@ class Paper:
 
     name: str
     table: str
-    """Number of the table; for a figure with that word."""
+    """Number of the table; for a figure, or a section of a page, with its name."""
     model: str
     protocol: str
     """Protocol of the measurement, as far as the paper states it."""
@@ -65,7 +65,7 @@ class Paper:
     @property
     def place(self) -> str:
         """Its source: paper and table."""
-        return f"{self.name}, {self.table if self.table.startswith('Figure') else f'Table {self.table}'}"
+        return f"{self.name}, {'Table ' * self.table.isdecimal()}{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
