@@ -1,9 +1,12 @@
 """Audits through the command line: lines, committed runs, runs that differ."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
-RUNS = Path(__file__).parents[2] / "benchmarks" / "runs" / "demo"
+ROOT = Path(__file__).parents[2]
+RUNS = ROOT / "benchmarks" / "runs" / "demo"
 RANDOM, TRAINED = RUNS / "random-65e5d599f8e1.run.xz", RUNS / "sokoban-graphgpo-seed0-893bdd7a2cb8.run.xz"
 
 
@@ -42,3 +45,14 @@ def test_an_incomplete_run_is_refused(cli, refused, suite, tmp_path):
     run = json.loads(path.read_text())
     path.write_text(json.dumps(run | {"result_id": None}))
     assert "is incomplete" in refused("audit", path.parent, "A=50")
+
+
+def test_the_page_shows_what_its_commands_print(cli, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = (ROOT / "docs" / "reading_a_result.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```\nagentgym (.*)\n```\n\n```text\n((?:.|\n)*?)```", page, re.MULTILINE)
+    assert len(found) == 3
+    for command, shown in found:
+        if "results/" not in command:  # those runs are public logs, which are not here
+            code, out, _ = cli(*shlex.split(command))
+            assert (code, out.endswith(shown)) == (0, True)

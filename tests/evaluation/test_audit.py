@@ -118,6 +118,8 @@ def test_a_verdict_on_the_same_tasks():
 def test_another_prompt_and_other_tasks_are_said():
     one, other = played("A", [1, 0], prompt="ab", limit="50"), played("B", [1, 0], prompt="cd", limit="30")
     assert "on the same 2 tasks, but with another limit, another prompt." in audit(one, other).verdict
+    met = {"met in training": "1 of 2"}
+    assert "the same 2 tasks, 1 of them for training." in audit(played("A", [1, 0], **met), other).verdict
     assert (
         "They share 2 of 2 and 3 tasks, so tasks differ, too." in audit(one, played("B", [1, 0, 1])).verdict
     )
@@ -129,7 +131,7 @@ def test_a_claim_is_held_against_what_choosing_gives():
     found = audit(read_result("A=80,n=134"), read_result("B=86.9,n=128,best-of=30"))
     assert found.verdict == (
         "They were played on different tasks, 134 and 128 of them. A wins 0.0 points more [-8.1, 7.6] once "
-        "what choosing adds is taken off: so many tasks do not tell them apart. Choosing the best of 30 "
+        "what choosing adds is taken off: this much play does not show a difference. Choosing the best of 30 "
         "checkpoints on 128 tasks alone gives 6.9, more than the difference."
     )
     unknown = audit(read_result("A=80"), read_result("B=90")).verdict

@@ -130,7 +130,9 @@ class Finding:
         but = f", but with another {', another '.join(different)}" if different else ""
         one, other = self.first, self.second
         if self.paired:
-            return f"These were played on the same {self.shared} tasks{but}."
+            met = one.facts.get(MET, "0").split()[0]
+            training = f", {met} of them for training" if met != "0" else ""
+            return f"These were played on the same {self.shared} tasks{training}{but}."
         if one.wins and other.wins:
             return (
                 f"They share {self.shared} of {one.tasks} and {other.tasks} tasks, so tasks differ, too{but}."
@@ -153,7 +155,7 @@ class Finding:
         text += f" [{', '.join(f'{100 * math.copysign(1.0, shift) * end:.1f}' for end in ends)}]"
         text += " once what choosing adds is taken off" if self.claimed and not self.paired else ""
         open_ended = self.interval.low <= 0.0 <= self.interval.high
-        return text + (": so many tasks do not tell them apart." if open_ended else ".")
+        return text + (": this much play does not show a difference." if open_ended else ".")
 
     @property
     def _choice(self) -> str:
