@@ -17,7 +17,7 @@ def test_two_lines(cli):
     assert (
         "Choosing the best of 30 checkpoints on 128 tasks alone gives 6.2, less than the difference." in out
     )
-    assert out.count("neither says: environment, split, panel") == 2
+    assert out.count("neither says: environment, split, ") == 2
 
 
 def test_two_runs(cli):
@@ -26,7 +26,7 @@ def test_two_runs(cli):
     [found] = json.loads(out)
     assert found["paired"]
     assert found["shared"] == 215
-    assert found["facts"]["panel"] == found["facts"]["limit"] == found["facts"]["options"] == "same"
+    assert found["facts"]["task ids"] == found["facts"]["limit"] == found["facts"]["options"] == "same"
     assert found["first"]["facts"]["met in training"] == "0 of 215"
     assert found["interval"]["low"] < found["difference"] < found["interval"]["high"]
     assert found["verdict"].startswith("These were played on the same 215 tasks.")

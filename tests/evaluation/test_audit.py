@@ -8,10 +8,16 @@ import numpy as np
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.evaluation.board.audit import Result, audit, paired_difference, read_result, unpaired_difference
+from agentgym.evaluation.board.audit import (
+    AuditedResult,
+    audit,
+    paired_difference,
+    read_result,
+    unpaired_difference,
+)
 from agentgym.evaluation.board.choosing import Choice, Interval, resampled_gain
 from agentgym.evaluation.board.leaderboard import read_published
-from agentgym.evaluation.board.published import Condition, Conditions
+from agentgym.evaluation.board.published import Conditions, StatedCondition
 from agentgym.io.records import read_toml
 from benchmarks import choosing, conditions
 
@@ -98,8 +104,10 @@ def test_unpaired_differences_by_hand():
 
 def played(name, outcomes, **facts):
     wins = {f"task {number}": (float(won),) for number, won in enumerate(outcomes)}
-    known = {"environment": "Corridor", "tasks": str(len(wins)), "panel": str(len(wins)), **facts}
-    return Result(name=name, success=sum(outcomes) / len(wins), tasks=len(wins), facts=known, wins=wins)
+    known = {"environment": "Corridor", "panel": str(len(wins)), "task ids": str(len(wins)), **facts}
+    return AuditedResult(
+        name=name, success=sum(outcomes) / len(wins), tasks=len(wins), facts=known, wins=wins
+    )
 
 
 def test_a_verdict_on_the_same_tasks():
@@ -110,7 +118,7 @@ def test_a_verdict_on_the_same_tasks():
         "choosing the best of 30 checkpoints on 100 tasks alone would give 6.8 (4.4 on the very same tasks), "
         "less than the difference."
     )
-    assert (found.facts["panel"], found.facts["prompt"]) == ("same", "not said")
+    assert (found.facts["task ids"], found.facts["prompt"]) == ("same", "not said")
     assert audit(other, one).verdict == found.verdict
     assert found.record()["first"]["facts"]["environment"] == "Corridor"
 
@@ -125,6 +133,12 @@ def test_another_prompt_and_other_tasks_are_said():
     )
     with pytest.raises(UsageError, match="A is of Corridor, B of Maze"):
         audit(one, played("B", [1], environment="Maze"))
+
+
+def test_the_words_of_papers_and_runs_are_not_compared():
+    paper = read_result(f"{PAPERS}#StepPO#2#GiGPO#ALFWorld unseen")
+    facts = audit(paper, played("A", [1, 0], split="valid_unseen")).facts
+    assert (facts["environment"], facts["split"], facts["panel"]) == ("not said", "not said", "different")
 
 
 def test_a_claim_is_held_against_what_choosing_gives():
@@ -151,13 +165,13 @@ def test_a_paper_s_number_comes_with_what_the_paper_says():
     assert found.success == pytest.approx(0.791)
     assert (found.tasks, found.seeds, found.readings) == (134, 3, 0)
     assert found.facts == {
-        "environment": "ALFWorld unseen", "split": "valid-unseen", "tasks": "134", "seeds": "3"
+        "environment": "ALFWorld unseen", "split": "valid-unseen", "panel": "134", "seeds": "3"
     }  # fmt: skip
     large = read_result(f"{PAPERS}#GiGPO#1#GiGPO w/ std#ALFWorld#Qwen2.5-7B-Instruct,n=128,best-of=30")
     assert (large.success, large.spread) == pytest.approx((0.908, 0.013))
     assert (large.tasks, large.readings) == (128, 30)
-    assert read_result(f"{PAPERS}#iStar#1#GRPO#WebShop").facts["choice"] == "best score"
-    assert "choice" not in read_result(f"{PAPERS}#GiGPO#1#GRPO#WebShop").facts
+    assert read_result(f"{PAPERS}#iStar#1#GRPO#WebShop").facts["rule"] == "best score"
+    assert "rule" not in read_result(f"{PAPERS}#GiGPO#1#GRPO#WebShop").facts
 
 
 @pytest.mark.parametrize(
@@ -207,8 +221,8 @@ def test_conditions_are_of_tables_that_are_there_and_count_as_the_page_does():
 def test_a_later_condition_counts():
     [paper] = [paper for paper in read_published(PAPERS).paper if (paper.name, paper.table) == ("GiGPO", "2")]
     first, second = (
-        Condition(paper="GiGPO", seeds=(3, "a")),
-        Condition(paper="GiGPO", table=("2",), seeds=(1, "b")),
+        StatedCondition(paper="GiGPO", seeds=(3, "a")),
+        StatedCondition(paper="GiGPO", table=("2",), seeds=(1, "b")),
     )
-    other = Condition(paper="GiGPO", environment=("WebShop",), split=("dev", "c"))
+    other = StatedCondition(paper="GiGPO", environment=("WebShop",), split=("dev", "c"))
     assert Conditions((first, second, other)).of(paper, paper.column[0]) == {"seeds": (1, "b")}

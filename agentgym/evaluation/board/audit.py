@@ -31,14 +31,14 @@ NOT_SAID = "not said"
 FACTS = (
     "environment",
     "split",
-    "tasks",
     "panel",
+    "task ids",
     "limit",
     "options",
     "prompt",
     "sampling",
     "seeds",
-    "choice",
+    "rule",
 )
 """Facts that two results are compared by, in the order of the table."""
 
@@ -56,7 +56,7 @@ _SCALES = {"%": 100.0, "of 100": 100.0, "of 10": 10.0, "": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class AuditedResult:
     """A success rate, and what is known of how it came about."""
 
     name: str
@@ -89,21 +89,18 @@ class Result:
 class Finding:
     """What an audit finds of two results; differences are second minus first, from -1 to 1."""
 
-    first: Result
-    second: Result
+    first: AuditedResult
+    second: AuditedResult
     facts: Mapping[str, str]
     """``same``, ``different`` or `NOT_SAID`, by `FACTS`."""
     shared: int
     """Number of tasks that both are known to have."""
     paired: bool
     """Whether both are known to have the same tasks, and outcomes are compared task by task."""
-    difference: float
     interval: Interval | None
     """Difference without what choosing adds, unless paired; None where too little is said for one."""
     readings: int
     """Readings of which the best is taken in `gain`."""
-    claimed: bool
-    """Whether one of the two says that it is the best of so many."""
     gain: float | None
     """Success that choosing the best reading adds by chance, if paired to the mean of both; None where no
     number of tasks is said."""
@@ -112,10 +109,20 @@ class Finding:
 
     def record(self) -> dict[str, Any]:
         """Return it as JSON, with its verdict and without single outcomes."""
-        table = asdict(self) | {"verdict": self.verdict}
+        table = asdict(self) | {"difference": self.difference, "verdict": self.verdict}
         for each in (table["first"], table["second"]):
             del each["wins"]
         return table
+
+    @property
+    def difference(self) -> float:
+        """Difference as it is printed."""
+        return self.second.success - self.first.success
+
+    @property
+    def claimed(self) -> bool:
+        """Whether one of the two says that it is the best of `readings`."""
+        return max(self.first.readings, self.second.readings) > 1
 
     @property
     def verdict(self) -> str:
@@ -125,7 +132,7 @@ class Finding:
     @property
     def _tasks(self) -> str:
         different = [
-            name for name in FACTS if self.facts[name] == "different" and name not in ("tasks", "panel")
+            name for name in FACTS if self.facts[name] == "different" and name not in ("panel", "task ids")
         ]
         but = f", but with another {', another '.join(different)}" if different else ""
         one, other = self.first, self.second
@@ -137,7 +144,7 @@ class Finding:
             return (
                 f"They share {self.shared} of {one.tasks} and {other.tasks} tasks, so tasks differ, too{but}."
             )
-        if self.facts["tasks"] == "different":
+        if self.facts["panel"] == "different":
             return f"They were played on different tasks, {one.tasks} and {other.tasks} of them{but}."
         return f"Whether they were played on the same tasks is not said{but}."
 
@@ -171,7 +178,7 @@ class Finding:
         return f"{gives} {100 * self.gain:.1f}{again}, {against} than the difference."
 
 
-def audit(first: Result, second: Result, assumed: int = 30) -> Finding:
+def audit(first: AuditedResult, second: AuditedResult, assumed: int = 30) -> Finding:
     """Compare two results.
 
     Args:
@@ -190,6 +197,8 @@ def audit(first: Result, second: Result, assumed: int = 30) -> Finding:
     facts = {}
     for name in FACTS:
         values = {first.facts.get(name), second.facts.get(name)}
+        if bool(first.wins) != bool(second.wins) and name not in ("panel", "seeds"):
+            values = {None}  # the words of papers and of runs do not compare
         facts[name] = NOT_SAID if None in values else "same" if len(values) == 1 else "different"
     shared = len(first.wins.keys() & second.wins.keys())
     paired = shared > 0 and first.wins.keys() == second.wins.keys()
@@ -207,19 +216,7 @@ def audit(first: Result, second: Result, assumed: int = 30) -> Finding:
         )
         interval = paired_difference(after.mean(axis=1) - before.mean(axis=1))
         resampled = resampled_gain(np.hstack([before, after]), readings)
-    return Finding(
-        first,
-        second,
-        facts,
-        shared,
-        paired,
-        second.success - first.success,
-        interval,
-        readings,
-        claimed > 1,
-        gain,
-        resampled,
-    )
+    return Finding(first, second, facts, shared, paired, interval, readings, gain, resampled)
 
 
 def paired_difference(differences: Floats) -> Interval:
@@ -247,7 +244,7 @@ def unpaired_difference(first: Interval | None, second: Interval | None) -> Inte
     return Interval(value, low, value + math.hypot(second.high - second.value, first.value - first.low))
 
 
-def _chosen(first: Result, second: Result) -> Result:
+def _chosen(first: AuditedResult, second: AuditedResult) -> AuditedResult:
     """Return the result whose choice is in question: of more readings, else the better one."""
     return max(second, first, key=lambda each: (each.tasks > 0, each.readings, each.success))
 
@@ -255,7 +252,7 @@ def _chosen(first: Result, second: Result) -> Result:
 # --- reading results --------------------------------------------------------------------------------
 
 
-def read_result(text: str, env: str | None = None, allow: Collection[str] = ()) -> Result:
+def read_result(text: str, env: str | None = None, allow: Collection[str] = ()) -> AuditedResult:
     """Read a result: a run, a paper's number, or a line such as ``GiGPO=90.8``.
 
     Args:
@@ -283,15 +280,15 @@ def read_result(text: str, env: str | None = None, allow: Collection[str] = ()) 
             raise UsageError(
                 f"{text}: unknown setting {unknown!r}{nearest(unknown, _LIMITS)}: give {', '.join(_LIMITS)}"
             )
-        result = Result(name=name, success=_number(value, name or "the result", 100) / 100.0)
+        result = AuditedResult(name=name, success=_number(value, name or "the result", 100) / 100.0)
     else:
         raise UsageError(f"{text}: no such run: name a run, FILE.toml#PAPER#..., or NAME=PERCENT,n=NUMBER")
     return _with(result, settings)
 
 
-def _with(result: Result, settings: Mapping[str, float]) -> Result:
+def _with(result: AuditedResult, settings: Mapping[str, float]) -> AuditedResult:
     """Return a result with what the user says of it."""
-    names = {"n": "tasks", "seeds": "seeds", "best-of": "choice"}
+    names = {"n": "panel", "seeds": "seeds", "best-of": "rule"}
     said = {names[name]: f"{value:g}" for name, value in settings.items() if name in names}
     result = replace(
         result,
@@ -317,7 +314,7 @@ def _number(text: str, name: str, most: float, *, whole: bool = False) -> float:
     return value
 
 
-def _of_paper(text: str) -> Result:
+def _of_paper(text: str) -> AuditedResult:
     file, *place = text.split("#")
     path = Path(file)
     if not path.exists():
@@ -330,19 +327,17 @@ def _of_paper(text: str) -> Result:
         )
     conditions = read_toml(Conditions, beside) if beside.exists() else Conditions()
     said = {name: value for name, (value, _) in conditions.of(cell.paper, cell.column).items()}
-    named = {"split": "split", "panel": "tasks", "seeds": "seeds", "rule": "choice"}
-    return Result(
+    return AuditedResult(
         name=f"{cell.paper.name} {cell.row.method}",
         success=cell.numbers[0] / scale,
         tasks=int(said.get("panel", 0)),
         seeds=int(said.get("seeds", 1)),
         spread=cell.numbers[1] / scale if len(cell.numbers) > 1 else 0.0,
-        facts={"environment": cell.column.environment}
-        | {named[name]: str(value) for name, value in said.items()},
+        facts={"environment": cell.column.environment, **{name: str(value) for name, value in said.items()}},
     )
 
 
-def _of_run(path: Path, label: str | None, allow: Collection[str]) -> Result:
+def _of_run(path: Path, label: str | None, allow: Collection[str]) -> AuditedResult:
     run = open_run(path, allow=allow)
     labels = [found.env.label for found in run.log.played]
     if run.log.result_id is None:
@@ -366,8 +361,8 @@ def _of_run(path: Path, label: str | None, allow: Collection[str]) -> Result:
     facts = {
         "environment": found.id,
         "split": found.split,
-        "tasks": str(len(tasks)),
-        "panel": sha256_json(tasks)[:12],
+        "panel": str(len(tasks)),
+        "task ids": sha256_json(tasks)[:12],
         "limit": str(found.kwargs.get("max_steps") or class_of(found.id).default_max_steps),
         "options": canonical_json(
             {name: value for name, value in found.kwargs.items() if name != "max_steps"}
@@ -375,10 +370,10 @@ def _of_run(path: Path, label: str | None, allow: Collection[str]) -> Result:
         "prompt": agent.prompt_sha256[:12],
         "sampling": canonical_json(agent.sampling) if agent.sampling else "",
         "seeds": "1",
-        "choice": agent.model.checkpoint if agent.model.weights_sha256 else "",
+        "rule": agent.model.checkpoint if agent.model.weights_sha256 else "",
         MET: _met_in_training(found, tasks),
     }
-    return Result(
+    return AuditedResult(
         name=agent.display_name,
         success=float(won.mean()),
         tasks=len(tasks),

@@ -7,6 +7,7 @@ over seeds is a mean of such maxima.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,11 +87,11 @@ def resampled_gain(wins: Floats, readings: int) -> float:
 
     ``wins``: 0 or 1, float64[T, k], of k >= 2 attempts of equal agents at each task.
     """
-    outcomes = np.ones(1)
+    outcomes: Floats = np.ones(1)
     for chance in wins.mean(axis=1):
-        outcomes = np.convolve(outcomes, [1.0 - chance, chance])
+        outcomes = np.convolve(outcomes, np.array([1.0 - chance, chance]))
     attempts = wins.shape[1]
-    return (_mean(best_of(outcomes, readings)) - float(wins.mean())) * (attempts / (attempts - 1)) ** 0.5
+    return (_mean(best_of(outcomes, readings)) - float(wins.mean())) * math.sqrt(attempts / (attempts - 1))
 
 
 def best_of(outcomes: Floats, readings: int) -> Floats:
@@ -99,8 +100,7 @@ def best_of(outcomes: Floats, readings: int) -> Floats:
 
 
 def _mean(outcomes: Floats) -> float:
-    mean: float = np.arange(len(outcomes)) @ outcomes / (len(outcomes) - 1)
-    return mean
+    return float(np.linspace(0.0, 1.0, len(outcomes)) @ outcomes)
 
 
 def _binomial(n: int, chance: float) -> Floats:

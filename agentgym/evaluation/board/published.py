@@ -82,7 +82,7 @@ class PublishedSuccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
+class StatedCondition:
     """A paper's statement of how some of its results came about, each part with its place in the text.
 
     What no statement has is not said.
@@ -107,14 +107,14 @@ class Condition:
 
 
 CONDITIONS = ("split", "panel", "seeds", "rule")
-"""Parts of a `Condition`."""
+"""Parts of a `StatedCondition`, and facts of a result that an audit compares."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """The content of ``conditions.toml``."""
 
-    condition: tuple[Condition, ...] = ()
+    condition: tuple[StatedCondition, ...] = ()
 
     def of(self, paper: Paper, column: PublishedColumn) -> dict[str, tuple[str | int, str]]:
         """Return what is said of a column's results, with the places, by `CONDITIONS`; a later one counts."""
