@@ -319,21 +319,19 @@ def _of_paper(text: str) -> AuditedResult:
     path = Path(file)
     if not path.exists():
         raise UsageError(f"{file}: no such file: name the TOML file of published results")
-    cell = read_published(path).cell(place)
-    scale, beside = _SCALES.get(cell.column.unit), path.with_name(CONDITIONS_FILE)
-    if scale is None or cell.numbers[0] > scale:
-        raise UsageError(
-            f"{text} is no share: its unit is {cell.column.unit or 'not said'!r}; name a success rate"
-        )
+    paper, column, numbers = read_published(path).cell(place)
+    scale, beside = _SCALES.get(column.unit), path.with_name(CONDITIONS_FILE)
+    if scale is None or numbers[0] > scale:
+        raise UsageError(f"{text} is no share: its unit is {column.unit!r}; name a success rate")
     conditions = read_toml(Conditions, beside) if beside.exists() else Conditions()
-    said = {name: value for name, (value, _) in conditions.of(cell.paper, cell.column).items()}
+    said = {name: value for name, (value, _) in conditions.of(paper, column).items()}
     return AuditedResult(
-        name=f"{cell.paper.name} {cell.row.method}",
-        success=cell.numbers[0] / scale,
+        name=f"{paper.name} {place[2]}",
+        success=numbers[0] / scale,
         tasks=int(said.get("panel", 0)),
         seeds=int(said.get("seeds", 1)),
-        spread=cell.numbers[1] / scale if len(cell.numbers) > 1 else 0.0,
-        facts={"environment": cell.column.environment, **{name: str(value) for name, value in said.items()}},
+        spread=numbers[1] / scale if len(numbers) > 1 else 0.0,
+        facts={"environment": column.environment, **{name: str(value) for name, value in said.items()}},
     )
 
 

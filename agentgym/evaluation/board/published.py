@@ -124,17 +124,6 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedCell:
-    """A result of a paper's table."""
-
-    paper: Paper
-    row: PublishedRow
-    column: PublishedColumn
-    numbers: tuple[float, ...]
-    """The value, and its spread where there is one."""
-
-
-@dataclass(frozen=True, slots=True)
 class Published:
     """The content of ``published.toml``."""
 
@@ -153,15 +142,17 @@ class Published:
             each for each in self._rates() if not set(suites) & set(self.beside.get(each[1].environment, ()))
         ]
 
-    def cell(self, place: Sequence[str]) -> PublishedCell:
+    def cell(self, place: Sequence[str]) -> tuple[Paper, PublishedColumn, tuple[float, ...]]:
         """Return a result by paper, table, method, `PublishedColumn.name`, and model if not the usual.
 
+        Its paper and column come with its numbers: the value, and its spread where there is one.
+
         Raises:
-            UsageError: there is none, or there are several.
+            UsageError: there is none.
         """
         wanted = (*place, *([""] * (5 - len(place))))
         cells = {
-            (paper.name, paper.table, row.method, column.name, model): PublishedCell(paper, row, column, cell)
+            (paper.name, paper.table, row.method, column.name, model): (paper, column, cell)
             for paper in self.paper
             for row in paper.row
             for column, cell in zip(paper.column, row.cells, strict=True)
