@@ -30,12 +30,14 @@ from agentgym.vector.serial import SerialVectorEnv
 from agentgym.version import __version__
 
 if TYPE_CHECKING:
+    from agentgym.agents.language.chat_env import ChatEnv, chat, chat_vec
     from agentgym.checking import check_agent_env, check_agent_vector_env
     from agentgym.serving.env.client import remote
 
 __all__ = [
     "AgentEnv",
     "AgentVectorEnv",
+    "ChatEnv",
     "Completion",
     "Group",
     "ListTaskSet",
@@ -53,6 +55,8 @@ __all__ = [
     "UnicodeText",
     "UsageError",
     "__version__",
+    "chat",
+    "chat_vec",
     "check_agent_env",
     "check_agent_vector_env",
     "make",
@@ -65,7 +69,11 @@ register_environments()
 
 
 def __getattr__(name: str) -> Any:
-    """Load the conformance kit, or the client of servers, at first use."""
+    """Load the conformance kit, chat environments or the client of servers at first use."""
+    if name in ("ChatEnv", "chat", "chat_vec"):
+        from agentgym.agents.language import chat_env
+
+        return getattr(chat_env, name)
     if name in ("check_agent_env", "check_agent_vector_env"):
         from agentgym import checking
 

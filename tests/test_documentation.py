@@ -168,30 +168,48 @@ def test_the_readme_is_short():
     assert "docs/images/films/sokoban.gif" in text
 
 
-@pytest.mark.parametrize("page", measured.PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", measured.PAGES)
 def test_measured_numbers_are_those_of_their_reports(page):
-    text = page.read_text(encoding="utf-8")
-    assert text == measured.updated(text), "run `make pages`"
-    if page in measured.ALL_MARKED:
-        assert list(measured.unmarked(text)) == [], "mark them with their report, as tools/measured.py says"
+    text, lines = (ROOT / page).read_text(encoding="utf-8"), measured.PAGES[page]
+    assert text == measured.updated(text, lines), "run `make pages`"
 
 
-def test_marks_of_numbers(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", measured.ALL_MEASURED)
+def test_numbers_with_a_unit_are_measured(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert list(measured.unmeasured(text, measured.PAGES.get(page, ()))) == [], (
+        "add them to tools/measured.toml"
+    )
+
+
+def test_numbers_of_lines(tmp_path, monkeypatch):
     report = {
         "rows": [{"of": {"name": "a"}, "x": 1234.5}, {"of": {"name": "b"}, "x": 0.0567}],
         "when": "today",
     }
     (tmp_path / "r.json").write_text(json.dumps(report))
     monkeypatch.setattr(measured, "ROOT", tmp_path)
-    assert measured.value("r.json", "rows/of.name=b/x") == 0.0567
-    marked = "<!-- r.json#rows/of.name=a/x 2 -->?<!-- / --> steps/s, <!-- r.json#rows/1/x .1% -->1%<!-- / -->"
-    page = f"{marked}, 7 ms"
-    said = re.sub("<!--.*?-->", "", measured.updated(page))
-    assert said == "1,200 steps/s, 5.7%, 7 ms"
-    assert [found[-4:] for found in measured.unmarked(page)] == ["7 ms"]
+    monkeypatch.setattr(measured, "REPORTS", {"r": "r.json"})
+    assert measured.value("r", "rows/of.name=b/x") == 0.0567
+    lines = ["it plays {r#rows/of.name=a/x 2} steps/s, {r#rows/1/x .1%}"]
+    page = "First it plays\n9,999.5 steps/s, 1%, in 7 ms, by it plays"
+    assert measured.updated(page, lines) == "First it plays\n1,200 steps/s, 5.7%, in 7 ms, by it plays"
+    assert [found[-19:] for found in measured.unmeasured(page, lines)] == ["n 7 ms, by it plays"]
+    for wrong in ("", page + page):
+        with pytest.raises(LookupError, match=r"this line stands [02] times in the page: it plays"):
+            measured.updated(wrong, lines)
     for key in ("rows", "rows/of.name=c/x", "gone", "rows/7"):
-        with pytest.raises(LookupError, match=re.escape(f"r.json#{key}")):
-            measured.value("r.json", key)
+        with pytest.raises(LookupError, match=re.escape(f"r#{key}")):
+            measured.value("r", key)
+
+
+def test_pages_hold_no_comment_marks():
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    prose = {
+        page: re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
+        for page in pages
+    }
+    assert [page.name for page, text in prose.items() if "<!--" in text] == []
 
 
 # ---- troubleshooting ----------------------------------------------------------------------------

@@ -14,10 +14,11 @@ from pathlib import Path
 from agentgym.algos.algorithm import Algorithm
 from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import recipe_names
+from tools.blocks import replaced, table_block
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "docs" / "algorithms" / "index.md",)
-BEGIN, END = "<!-- algorithms -->\n", "<!-- end of algorithms -->\n"
+BLOCK = table_block("| algorithm | credit |")
 
 SWEEP = "benchmarks/algorithms/report.md"
 """Algorithms on three small environments."""
@@ -127,11 +128,7 @@ def table(page: Path) -> str:
 
 def updated(page: Path) -> str:
     """Return the page's text with the table as it should be."""
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text:
-        return text
-    before, _, rest = text.partition(BEGIN)
-    return before + BEGIN + "\n" + table(page) + "\n" + END + rest.partition(END)[2]
+    return replaced(page.read_text(encoding="utf-8"), BLOCK, table(page))
 
 
 if __name__ == "__main__":

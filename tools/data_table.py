@@ -8,9 +8,11 @@ from pathlib import Path
 from rich.filesize import decimal
 
 from agentgym.data.sources import SourceFile, SourceList, source_list
+from tools.blocks import replaced, section_block
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "data.md"
-BEGIN, END = "<!-- downloads -->\n", "<!-- end of downloads -->\n"
+TITLE = "All data sets"
+BLOCK = section_block(TITLE)
 
 CHECKS = {"V": "computed", "HF": "the hub's page", "size": "recorded by you", "-": "recorded by you"}
 
@@ -51,8 +53,7 @@ def _evidence(files: Sequence[SourceFile]) -> str:
 
 def updated(text: str) -> str:
     """Return a page with its table as it should be."""
-    before, _, rest = text.partition(BEGIN)
-    return before + BEGIN + tables() + END + rest.partition(END)[2]
+    return replaced(text, BLOCK, f"## {TITLE}\n{tables()}")
 
 
 if __name__ == "__main__":

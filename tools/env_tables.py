@@ -11,9 +11,10 @@ from typing import get_args
 
 from agentgym.core.rewards import RewardScheme
 from agentgym.registration import class_of, open_env
+from tools.blocks import replaced, table_block
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "envs"
-BEGIN, END = "<!-- at a glance -->\n", "<!-- end of glance -->\n"
+BLOCK = table_block("| at a glance |")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,8 @@ def glance(page: str) -> str:
         "speed": about.speed,
         "parity": about.parity,
     }
-    film = f"![The oracle solves a task](../images/films/{page}.gif)"
     lines = ["| at a glance | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
-    return "\n".join([*lines, "", film, ""])
+    return "\n".join([*lines, ""])
 
 
 def _space(env_id: str) -> str:
@@ -96,13 +96,8 @@ def _space(env_id: str) -> str:
 
 
 def updated(page: Path) -> str:
-    """Return a page's text with its table as it should be, below the title where it had none."""
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text:
-        title, _, rest = text.partition("\n")
-        text = f"{title}\n\n{BEGIN}{END}{rest}"
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{glance(page.stem)}\n{END}{rest.partition(END)[2]}"
+    """Return a page's text with its table as it should be."""
+    return replaced(page.read_text(encoding="utf-8"), BLOCK, glance(page.stem))
 
 
 def pages() -> list[Path]:

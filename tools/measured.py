@@ -1,12 +1,13 @@
 """Measured numbers of pages: ``python -m tools.measured``, or ``make pages``, fills them in.
 
-A number stands between a mark that names its report and key, and ``<!-- / -->``::
+``tools/measured.toml`` has the lines of a page that hold measured numbers, as they stand in the page, with
+each number as ``{REPORT#KEY FORM}``::
 
-    <!-- benchmarks/studies/site.json#files 3 -->1,990<!-- / -->
+    "{demo_seeds#mean .0%} on average of five seeds"
 
-The key is the way through the JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the one item
-of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of significant
-digits, and after a ``:`` what the number is divided by; or how Python's `format` is to write it.
+The key is the way through the report's JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the
+one item of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of
+significant digits, and after a ``:`` what the number is divided by; or how Python's `format` is to write it.
 """
 
 from __future__ import annotations
@@ -14,31 +15,35 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-ALL_MARKED = tuple(ROOT / name for name in ("README.md", "docs/sphinx/index.md", "docs/speed.md"))
-"""Whose measured numbers all stand in marks."""
-PAGES = (*ALL_MARKED, ROOT / "docs" / "what_moves_a_number.md")
+TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+REPORTS = TABLE.pop("reports")
+"""Files of the reports' short names."""
+PAGES = {name: page["lines"] for name, page in TABLE.items()}
+"""Lines with numbers, by page."""
+ALL_MEASURED = ("README.md", "docs/sphinx/index.md", "docs/speed.md")
+"""Pages all of whose measured numbers stand in such lines."""
 
-MARK = re.compile(
-    r"<!-- (?P<file>[\w./-]+\.json)#(?P<key>[^#\n]+?) (?P<form>\S+) -->(?P<text>[^<\n]*)<!-- / -->"
-)
+PLACE = re.compile(r"\{(?P<report>\w+)#(?P<key>[^#{}]+?) (?P<form>[^\s{}]+)\}")
+NUMBER = r"([-+]?\d(?:[\d.,]*\d)?%?)"
 MEASURED = re.compile(
     r"\d[\d.,]*\s?(?:x\b|%|steps/s\b|[µumn]?s\b|[kMG]i?B\b|(?:mega|giga)?bytes\b|(?:milli)?seconds\b|minutes\b|hours\b)"
 )
 """A number with a unit that somebody has to have measured."""
 
-_QUOTED = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"^```.*?^```|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 """What a page shows or links to, and does not say."""
 
 
 @cache
 def _report(name: str) -> Any:
-    return json.loads((ROOT / name).read_text(encoding="utf-8"))
+    return json.loads((ROOT / REPORTS.get(name, name)).read_text(encoding="utf-8"))
 
 
 def value(file: str, key: str) -> float | str:
@@ -88,30 +93,46 @@ def written(number: float | str, form: str) -> str:
     return f"{number:,.{after}f}"
 
 
-def updated(text: str) -> str:
-    """Return a page with the numbers of its reports."""
-
-    def filled(mark: re.Match[str]) -> str:
-        number = written(value(mark["file"], mark["key"]), mark["form"])
-        return f"<!-- {mark['file']}#{mark['key']} {mark['form']} -->{number}<!-- / -->"
-
-    return MARK.sub(filled, text)
+def _pattern(line: str) -> re.Pattern[str]:
+    """Return the pattern of a line: any number in each place, and any blanks between words."""
+    texts = [r"\s+".join(map(re.escape, text.split(" "))) for text in PLACE.sub("\0", line).split("\0")]
+    return re.compile(NUMBER.join(texts))
 
 
-def unmarked(text: str) -> Iterator[str]:
-    """Yield numbers with a unit that stand in no mark, with what is around them."""
-    said = _QUOTED.sub(" ", MARK.sub("@", text))
-    for number in MEASURED.finditer(said):
-        yield " ".join(said[max(0, number.start() - 40) : number.end() + 20].split())
+def updated(text: str, lines: Sequence[str]) -> str:
+    """Return a page with the numbers of its reports.
+
+    Raises:
+        LookupError: a line does not stand in the page once.
+    """
+    for line in lines:
+        numbers = [
+            written(value(place["report"], place["key"]), place["form"]) for place in PLACE.finditer(line)
+        ]
+        found = list(_pattern(line).finditer(text))
+        if len(found) != 1:
+            raise LookupError(f"this line stands {len(found)} times in the page: {line}")
+        for group, number in reversed(list(enumerate(numbers, 1))):
+            text = text[: found[0].start(group)] + number + text[found[0].end(group) :]
+    return text
+
+
+def unmeasured(text: str, lines: Sequence[str]) -> Iterator[str]:
+    """Yield numbers with a unit that are in no line of the table, with what is around them."""
+    for line in lines:
+        text = _pattern(line).sub("@", text)
+    prose = _QUOTED.sub(" ", text)
+    for number in MEASURED.finditer(prose):
+        yield " ".join(prose[max(0, number.start() - 40) : number.end() + 20].split())
 
 
 def main() -> None:
     """Fill in every page."""
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        if (new := updated(text)) != text:
-            page.write_text(new, encoding="utf-8")
-            sys.stdout.write(f"{page.relative_to(ROOT)}: numbers changed\n")
+    for name, lines in PAGES.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        if (new := updated(text, lines)) != text:
+            (ROOT / name).write_text(new, encoding="utf-8")
+            sys.stdout.write(f"{name}: numbers changed\n")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ from pathlib import Path
 from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
+from tools.blocks import replaced, section_block
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "algorithms"
 
-TITLE = "## The recipe beside its papers\n"
-BEGIN, END = "<!-- recipes -->\n", "<!-- end of recipes -->\n"
+TITLE = "The recipe beside its papers"
+BLOCK = section_block(TITLE)
 
 
 def section(page: str) -> str:
@@ -29,12 +30,8 @@ def section(page: str) -> str:
 
 
 def updated(page: Path) -> str:
-    """Return a page's text with its recipes as they should be, at its end where it had none."""
-    text = page.read_text(encoding="utf-8")
-    if BEGIN not in text:
-        text = f"{text.rstrip()}\n\n{TITLE}\n{BEGIN}{END}"
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{section(page.stem)}\n{END}{rest.partition(END)[2]}"
+    """Return a page's text with its recipes as they should be."""
+    return replaced(page.read_text(encoding="utf-8"), BLOCK, f"## {TITLE}\n\n{section(page.stem)}")
 
 
 def pages() -> list[Path]:

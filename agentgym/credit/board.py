@@ -98,6 +98,7 @@ SUITES: Mapping[str, CreditSuite] = {
         "agentgym/ALFWorld-v0", continuations=16, tasks=1, draws=2, iterations=(1, 10)
     ),
     "webshop": CreditSuite("agentgym/WebShop-v0", continuations=16, draws=10, iterations=(1, 10)),
+    "papersearch": CreditSuite("agentgym/PaperSearch-v0", continuations=16),
 }
 """Suites by name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ REJECTED = "(rejected)"
 """Action that no game accepts: an edge from a state to itself, which costs a step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StateGraph:
     """S states of one task and the E actions that lead from one to the next, as arrays.
 
@@ -52,12 +53,12 @@ class StateGraph:
     texts: tuple[str, ...]
     """Distinct observations; the first one is that of the reset."""
 
-    @property
+    @cached_property
     def source(self) -> Ints:
         """(E,) state that an edge leads from."""
         return np.repeat(np.arange(len(self.won)), np.diff(self.first))
 
-    @property
+    @cached_property
     def wins(self) -> Floats:
         """(E,) 1 where an edge wins, else 0."""
         return self.won[self.target].astype(np.float64)

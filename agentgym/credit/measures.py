@@ -132,7 +132,7 @@ def _bias_and_variance(
 
 def _cosine(truths: Sequence[Truth], draws: Sequence[Episodes], estimates: Sequence[Floats]) -> float:
     """Compare the expected update with the gradient, all tasks in one vector."""
-    gradients = [truth.gradient() for truth in truths]
+    gradients = [truth.gradient for truth in truths]
     total = [np.zeros(len(each)) for each in gradients]
     own, along = 0.0, 0.0
     for draw, a in zip(draws, estimates, strict=True):

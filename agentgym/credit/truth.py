@@ -12,6 +12,7 @@ probability of a win within the steps that are left, less the penalties to come.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.credit.graph import StateGraph
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Truth:
     """Exact values of one task under one policy."""
 
@@ -71,8 +72,9 @@ class Truth:
         result: Floats = self.reward[edge] + self.values[left - 1, there] - self.values[left, here]
         return result
 
+    @cached_property
     def gradient(self) -> Floats:
-        """Return (E,) the gradient of V_H of the first state in a table of logits, one an edge.
+        """(E,) gradient of V_H of the first state in a table of logits, one an edge.
 
         ``sum_h d_h(s) pi(a | s) A_(H-h)(s, a)``, d_h the probability to be in s after h steps: the policy
         gradient theorem for a softmax over the actions of each state, whatever steps are left.

@@ -24,16 +24,14 @@ def main() -> int:
     arguments.add_argument("--suites", nargs="+", default=list(SUITES), choices=list(SUITES))
     arguments.add_argument("--workers", type=int, default=2)
     given: argparse.Namespace = arguments.parse_args()
-    listed = [suite for suite in given.suites if not SUITES[suite].continuations]
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
-        wanted = [(suite, seed) for seed in SEEDS for suite in given.suites]
-        wanted += [(suite, seed) for seed in HELD_BACK for suite in listed]
+        wanted = [(suite, seed) for seed in (*SEEDS, *HELD_BACK) for suite in given.suites]
         pending = [pool.submit(measured, *each, given.all) for each in wanted]
         for number, done in enumerate(as_completed(pending), 1):
             suite, seed = done.result()
             print(f"[{number}/{len(pending)}] {suite} seed {seed}", flush=True)
     rows = list(read(given.suites, SEEDS, given.all))
-    held = list(read(listed, HELD_BACK, given.all))
+    held = list(read(given.suites, HELD_BACK, given.all))
     settings = {
         "tasks": TASKS,
         "draws": DRAWS,
@@ -43,6 +41,7 @@ def main() -> int:
     record = {**settings, "cells": table_of([*rows, *held])}
     publish(given.out, record, page(rows, held))
     if not given.all:
+        listed = [suite for suite in given.suites if not SUITES[suite].continuations]
         draw([row for row in rows if row.cell.suite in listed], given.out.with_suffix(".png"))
     return 0
 

@@ -1,8 +1,7 @@
 """Cells and seeds of the board of credit.
 
 A seed of a suite is one file under ``runs/credit``, so a sweep can be killed at any point and goes on. Tables
-are of `SEEDS`; every comparison that they tell apart is tested again on `HELD_BACK`, with other tasks, where
-states are listed.
+are of `SEEDS`; every comparison that they tell apart is tested again on `HELD_BACK`, with other tasks.
 """
 
 from __future__ import annotations

@@ -86,8 +86,7 @@ def conditions(suite: str) -> str:
         return ""
     return (
         f"Advantages are estimated from {found.continuations} continuations of each state with as many steps "
-        f"left, in two halves; tasks of a seed: {found.tasks}, draws of groups: {found.draws}. No seeds are "
-        "held back: significant differences are not tested again. The row "
+        f"left, in two halves; tasks of a seed: {found.tasks}, draws of groups: {found.draws}. The row "
         f"`{CONTINUED}` says how near these estimates themselves come to the truth; the correlations of all "
         "other rows are corrected for it.\n\n"
     )

@@ -29,10 +29,11 @@ from agentgym.core.types import Completion, Policy, Request
 from agentgym.evaluation.board.statistics import t_interval
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
+from tools.blocks import replaced, table_block
 
 FOUND, PAGE = Path(__file__).with_suffix(".json"), Path("docs/state_hash.md")
 PICTURE = Path("docs/images/state_hash.png")
-BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
+BLOCK = table_block("| suite | player | sets |")
 SETS, TASKS, GROUP_SIZE, SEED = 10, 32, 8, 20261128
 METHODS = ("gigpo", "graphgpo")
 EXPLORED = 3
@@ -185,9 +186,8 @@ def draw(found: Sequence[Mapping[str, Any]]) -> None:
 
 def write_page(found: Sequence[Mapping[str, Any]]) -> None:
     """Put the table into the page, and draw the picture."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     body = "\n".join(table(found)) + "\n"
-    PAGE.write_text(before + BEGIN + body + END + rest.partition(END)[2], encoding="utf-8")
+    PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), BLOCK, body), encoding="utf-8")
     draw(found)
 
 

@@ -97,7 +97,7 @@ def test_values_policies_and_gradients_of_random_graphs(first):
         values = [value(found, policy, penalty, state, horizon) for state in range(len(found.won))]
         np.testing.assert_allclose(truth.values[horizon], values, atol=1e-12)
         slopes = [slope(found, policy, penalty, edge, horizon) for edge in range(len(policy))]
-        np.testing.assert_allclose(truth.gradient(), slopes, atol=1e-8)
+        np.testing.assert_allclose(truth.gradient, slopes, atol=1e-8)
         episodes = play([truth], 3, rng)
         for edge, left, advantage in zip(episodes.edge, episodes.left, episodes.advantage, strict=True):
             here = value(found, policy, penalty, found.source[edge], left)
@@ -142,7 +142,7 @@ def update_cosine(truths, draws, estimates):
             for other in edges_of(truths[task].graph, truths[task].graph.source[edge]):
                 update[task][other] += a * ((other == edge) - truths[task].policy[other])
         updates.append(np.concatenate(update))
-    gradient = np.concatenate([truth.gradient() for truth in truths])
+    gradient = np.concatenate([truth.gradient for truth in truths])
     length = np.mean([a @ b for a, b in permutations(updates, 2)])
     size = math.sqrt(max(length, 0.0) * (gradient @ gradient))
     return np.clip(np.mean(updates, axis=0) @ gradient / size, -1, 1) if size else 0.0

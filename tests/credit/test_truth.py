@@ -64,7 +64,7 @@ def test_the_gradient_is_the_slope_of_the_value_in_logits():
         return Truth.of(CYCLE, policy(z), horizon=5).values[-1, 0]
 
     slopes = [(value(logits + step) - value(logits - step)) / 2e-5 for step in 1e-5 * np.eye(6)]
-    gradient = Truth.of(CYCLE, policy(logits), horizon=5).gradient()
+    gradient = Truth.of(CYCLE, policy(logits), horizon=5).gradient
     np.testing.assert_allclose(gradient, slopes, atol=1e-9)
 
 

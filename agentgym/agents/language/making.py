@@ -19,6 +19,7 @@ from agentgym.agents.language.settings import (
     REFLEXION,
     WINDOW,
     ChatAgentSettings,
+    ChatPromptSettings,
     ReflexionSettings,
     Scaffold,
 )
@@ -31,6 +32,7 @@ from agentgym.core.suite_spec import PromptDefaults
 from agentgym.core.tools import Tool
 from agentgym.endpoint.client import open_endpoint
 from agentgym.endpoint.spec import EndpointSpec
+from agentgym.env import AgentEnv
 from agentgym.errors import MissingDataError, MissingPackageError, UsageError
 from agentgym.io.records import parse
 from agentgym.prompts import Template, load_template
@@ -76,15 +78,24 @@ def language_agent(
     game = envs.prototype
     if isinstance(settings, ReflexionSettings):
         refuse_sides(game, {})
-    default = game.suite_spec.prompt
-    template = _template(scaffold, settings, default.wording, game.tools)
-    prompts = _prompts(scaffold, settings, template, default)
+    prompts = chat_prompts(game, scaffold, settings)
     if settings.shots:
         shots = make_shots(envs, prompts, settings.shots, settings.seed)
-        prompts = replace(prompts, demonstrations=shots.demonstrations)
+        prompts = replace(prompts, shots=settings.shots, demonstrations=shots.demonstrations)
     if isinstance(settings, ReflexionSettings):
         return ReflexionPolicy(model, prompts, settings, suite=game.suite)
     return ChatPolicy(model, prompts, settings, suite=game.suite)
+
+
+def chat_prompts(game: AgentEnv[Any], scaffold: Scaffold, settings: ChatPromptSettings) -> ChatPrompts:
+    """Return what turns requests of an environment into chats, without demonstrations.
+
+    Raises:
+        UsageError: the wording or answer is unknown or does not go with the environment's tools.
+    """
+    default = game.suite_spec.prompt
+    template = _template(scaffold, settings, default.wording, game.tools)
+    return _prompts(scaffold, settings, template, default)
 
 
 def endpoint_of(settings: ChatAgentSettings) -> EndpointSpec:
@@ -184,7 +195,7 @@ def _settings(scaffold: Scaffold, options: Mapping[str, Any]) -> ChatAgentSettin
 
 
 def _template(
-    scaffold: Scaffold, settings: ChatAgentSettings, wording: str, tools: tuple[Tool, ...]
+    scaffold: Scaffold, settings: ChatPromptSettings, wording: str, tools: tuple[Tool, ...]
 ) -> Template:
     template = load_template(settings.wording or wording, settings.answer or scaffold.answer, tools)
     if not settings.native_tools:
@@ -199,13 +210,13 @@ def _template(
     )
 
 
-def _history(scaffold: Scaffold, settings: ChatAgentSettings) -> int | Literal["all"] | None:
+def _history(scaffold: Scaffold, settings: ChatPromptSettings) -> int | Literal["all"] | None:
     """Return the number of past turns in prompts; None for the suite's default."""
     return WINDOW if settings.history is None and scaffold.conversation else settings.history
 
 
 def _prompts(
-    scaffold: Scaffold, settings: ChatAgentSettings, template: Template, default: PromptDefaults
+    scaffold: Scaffold, settings: ChatPromptSettings, template: Template, default: PromptDefaults
 ) -> ChatPrompts:
     history = _history(scaffold, settings)
     return ChatPrompts(
@@ -216,5 +227,4 @@ def _prompts(
         images=settings.images,
         image_text=settings.image_text,
         native_tools=settings.native_tools,
-        shots=settings.shots,
     )

@@ -34,7 +34,40 @@ REFLEXION = Scaffold("reflexion", "think-action", conversation=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChatAgentSettings:
+class ChatPromptSettings:
+    """Settings of the messages that a chat model is sent, and of the answers that are read."""
+
+    history: NonNegativeInt | Literal["all"] | None = None
+    """Past turns in a prompt; None for the last `WINDOW` of a conversation, else for the suite's default."""
+    wording: str = ""
+    """Wording, as `agentgym.prompts.load_template` takes it; empty for the suite's own."""
+    answer: str = ""
+    """Answer format, as `agentgym.prompts.load_template` takes it; empty for the scaffold's."""
+    system: str = ""
+    """System message; empty for none."""
+    images: bool = True
+    """Whether pictures are sent where observations have them."""
+    image_text: bool = True
+    """Whether an observation's text stands beside its picture."""
+    native_tools: bool = False
+    """Whether the server is handed the tools and hands back calls, for the answer ``tool-calls``; else both
+    are text."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range, and options that do not go together.
+
+        Raises:
+            UsageError: names the option.
+        """
+        check_fields(self)
+        if self.native_tools and self.answer != "tool-calls":
+            raise UsageError('native_tools goes with answer = "tool-calls": set both, or neither')
+        if not (self.images or self.image_text):
+            raise UsageError("the model would see nothing of an observation: set images or image_text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatAgentSettings(ChatPromptSettings):
     """The options of the agents ``prompting`` and ``react``."""
 
     endpoint: str
@@ -51,38 +84,11 @@ class ChatAgentSettings:
     """Largest number of tokens in a response; None for no limit."""
     seed: NonNegativeInt = 0
     """Mixed into the seeds of responses; chooses demonstrations."""
-    history: NonNegativeInt | Literal["all"] | None = None
-    """Past turns told; None for the last `WINDOW` of a conversation, else for the suite's default."""
-    wording: str = ""
-    """Wording, as `agentgym.prompts.load_template` takes it; empty for the suite's own."""
-    answer: str = ""
-    """Answer format, as `agentgym.prompts.load_template` takes it; empty for the scaffold's."""
-    system: str = ""
-    """System message; empty for none."""
     shots: Annotated[int, Bounds(0, MAX_SHOTS)] = 0
     """Demonstrations before the task."""
-    images: bool = True
-    """Whether pictures are sent where observations have them."""
-    image_text: bool = True
-    """Whether an observation's text stands beside its picture."""
-    native_tools: bool = False
-    """Whether the server is handed the tools and hands back calls, for the answer ``tool-calls``; else both
-    are text."""
     budget: PositiveInt | None = None
     """Largest number of tokens in a prompt, as estimated from what the server counted at the turn before;
     older turns are left out. None for no limit but the server's."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers out of range, and options that do not go together.
-
-        Raises:
-            UsageError: names the option.
-        """
-        check_fields(self)
-        if self.native_tools and self.answer != "tool-calls":
-            raise UsageError('native_tools goes with answer = "tool-calls": set both, or neither')
-        if not (self.images or self.image_text):
-            raise UsageError("the model would see nothing of an observation: set images or image_text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
