@@ -67,7 +67,7 @@ def test_a_planted_rise_is_named_and_recorded_by_write_alone(checkout: Path, nam
 
 def test_dialect_is_counted_by_kind() -> None:
     bad = (
-        "Whoever builds a board plays it. Of models every action is played again. What is absent is left out.",
+        "Whoever builds a board plays it. Of models every action is played again. What is gone is left out.",
         "- Past turns told, and no wall is none.",
         "Two rows came to the same, in the place of three.\nOf 40 turns all had others.",
     )

@@ -15,6 +15,7 @@ COMMANDS = {
     "verify": "Verify runs by playing every recorded action again.",
     "judge": "Ask the judge of a run again, and measure how far its ratings of one transcript lie apart.",
     "leaderboard": "Build the leaderboard of a folder of runs, or pack runs.",
+    "audit": "Audit anybody's results: same tasks, difference, what choosing checkpoints gives by chance.",
     "submit": "Pack a run into one file to send in, or check such files.",
     "view": "Replay a saved episode in the terminal, step by step, with what the model was sent and said.",
     "credit": "Measure what steps were worth: the regret of a run, or how near estimators come to the truth.",

@@ -426,7 +426,7 @@ def test_published_results_are_shown_apart(results: Path, tmp_path: Path) -> Non
     page = (tmp_path / "LEADERBOARD.md").read_text()
     ranked, _, apart = page.partition("## Published, not ranked")
     assert "| Corridor | P, Table 2 | m | GRPO | 67.12 ± 4.7 |" in squeezed(apart)
-    assert "- P: one seed." in apart
+    assert "- P, Table 2: one seed." in apart
     assert "GRPO" not in ranked
     published = json.loads((tmp_path / "LEADERBOARD.json").read_text())["published"]
     assert published["paper"][0]["row"][0]["cells"] == [[67.12, 4.7], [3.0]]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,11 @@ class PublishedColumn:
     """Unit of its numbers; empty for none."""
     model: str = ""
     """Model of the rows that do not name theirs; empty for the paper's usual one."""
+
+    @property
+    def name(self) -> str:
+        """Its name in a paper's table, such as ``ALFWorld, Pick`` or ``WebShop, score``."""
+        return ", ".join(filter(None, [self.environment, self.metric.replace("success", ""), self.detail]))
 
     @property
     def head(self) -> str:
@@ -47,7 +52,7 @@ class Paper:
 
     name: str
     table: str
-    """Number of the table; for a figure with that word."""
+    """Number of the table; for a figure, or a section of a page, with its name."""
     model: str
     protocol: str
     """Protocol of the measurement, as far as the paper states it."""
@@ -60,7 +65,7 @@ class Paper:
     @property
     def place(self) -> str:
         """Its source: paper and table."""
-        return f"{self.name}, {self.table if self.table.startswith('Figure') else f'Table {self.table}'}"
+        return f"{self.name}, {'Table ' * self.table.isdecimal()}{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,48 @@ class PublishedSuccess:
     spread: float | None
     """Number after the paper's plus-minus sign; None without one."""
     model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedCondition:
+    """A paper's statement of how some of its results came about, each part with its place in the text.
+
+    What no statement has is not said.
+    """
+
+    paper: str
+    table: tuple[str, ...] = ()
+    """Tables that it is about; empty for all."""
+    environment: tuple[str, ...] = ()
+    """Environments of columns that it is about; empty for all."""
+    split: tuple[str, str] | None = None
+    panel: tuple[int, str] | None = None
+    """Number of tasks."""
+    seeds: tuple[int, str] | None = None
+    rule: tuple[str, str] | None = None
+    """Rule by which the result was chosen among several."""
+
+    def holds(self, paper: Paper, column: PublishedColumn) -> bool:
+        """Return whether it is about a column of a table."""
+        tables, environments = self.table or (paper.table,), self.environment or (column.environment,)
+        return self.paper == paper.name and paper.table in tables and column.environment in environments
+
+
+CONDITIONS = ("split", "panel", "seeds", "rule")
+"""Parts of a `StatedCondition`, and facts of a result that an audit compares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The content of ``conditions.toml``."""
+
+    condition: tuple[StatedCondition, ...] = ()
+
+    def of(self, paper: Paper, column: PublishedColumn) -> dict[str, tuple[str | int, str]]:
+        """Return what is said of a column's results, with the places, by `CONDITIONS`; a later one counts."""
+        found = [each for each in self.condition if each.holds(paper, column)]
+        said = ((name, getattr(each, name)) for each in found for name in CONDITIONS)
+        return {name: value for name, value in said if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +141,28 @@ class Published:
         return [
             each for each in self._rates() if not set(suites) & set(self.beside.get(each[1].environment, ()))
         ]
+
+    def cell(self, place: Sequence[str]) -> tuple[Paper, PublishedColumn, tuple[float, ...]]:
+        """Return a result by paper, table, method, `PublishedColumn.name`, and model if not the usual.
+
+        Its paper and column come with its numbers: the value, and its spread where there is one.
+
+        Raises:
+            UsageError: there is none.
+        """
+        wanted = (*place, *([""] * (5 - len(place))))
+        cells = {
+            (paper.name, paper.table, row.method, column.name, model): (paper, column, cell)
+            for paper in self.paper
+            for row in paper.row
+            for column, cell in zip(paper.column, row.cells, strict=True)
+            for model in (row.model, row.model or column.model or paper.model)
+            if cell
+        }
+        if wanted not in cells:
+            close = nearest("#".join(place), {"#".join(known).rstrip("#") for known in cells})
+            raise UsageError(f"no result {'#'.join(place)!r}{close}; give PAPER#TABLE#METHOD#COLUMN[#MODEL]")
+        return cells[wanted]
 
     def _rates(self) -> Iterator[tuple[Paper, PublishedSuccess]]:
         """Yield the success rates of all tables over whole environments."""

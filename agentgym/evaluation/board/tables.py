@@ -412,7 +412,7 @@ def _published_table(results: Sequence[tuple[Paper, PublishedSuccess]]) -> str:
         line
         for paper, _ in results
         for line in (
-            f"- {paper.name}: {paper.protocol}.\n",
+            f"- {paper.place}: {paper.protocol}.\n",
             *(f"- {paper.place}: {caveat}.\n" for caveat in paper.caveats),
         )
     )
