@@ -31,7 +31,9 @@ def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(commands, "import", run, about=COMMANDS["import"], example=example)
     parser.add_argument("log", type=Path, nargs="?", metavar="LOG", help="the log")
     parser.add_argument(
-        "--source", metavar="NAME", help="instead of a log: a public one, which is fetched; docs/imports.md lists them"
+        "--source",
+        metavar="NAME",
+        help="instead of a log: a public one, which is fetched; docs/imports.md lists them",
     )
     add_mirror(parser)
     parser.add_argument(
@@ -105,7 +107,7 @@ def _run_source(arguments: argparse.Namespace) -> int:
     source = public.source(arguments.source, path)
     imported = import_log(source, env, arguments.out, suite=suite, console=open_progress_console())
     _print(imported)
-    say(f"its authors report {public.reported}; here {imported.won:,} of {imported.episodes:,} are won")
+    say(f"reported: {public.reported}; replayed: {imported.won:,} of {imported.episodes:,} won")
     for line in (public.note, f"licence: {public.licence or 'none stated'}"):
         if line:
             say(line)
@@ -141,7 +143,11 @@ def _print(imported: ImportedRun) -> None:
         console.print(printable(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
     wrong = Counter[str](mismatch.quantity for mismatch in imported.mismatches)
-    agree = [f"{n - wrong[name]:,} of {n:,} {name}s" for name, n in imported.compared.items()]
+    plurals = {"success": "successes", "validity": "validities", "state hash": "state hashes"}
+    agree = [
+        f"{n - wrong[name]:,} of {n:,} {plurals.get(name, f'{name}s')}"
+        for name, n in imported.compared.items()
+    ]
     counted = f"{imported.episodes:,} episodes, {imported.steps:,} steps"
     say(f"{counted}; these agree: {', '.join(agree) or 'nothing was compared'}")
     for kind, entries in (("differs", imported.mismatches), ("not compared", imported.not_found)):

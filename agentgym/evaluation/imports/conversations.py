@@ -1,10 +1,10 @@
 """Dialects of turns without tool calls: ``conversations`` and ``tales``.
 
-``conversations``: lists of ``from`` and ``value``, or ``role`` and ``content``, as AgentTraj (Xi et al. 2024),
-ETO (Song et al. 2024) and AgentInstruct (Zeng et al. 2023) publish them; an action follows ``Action:``, and the
-turn before the first one shows the first observation, with words around it. ``tales``: rows of TALES'
-trajectories (Cui et al. 2025), whose ``turns`` are JSON text; what the agent writes is its action.
-Both are read from JSON and, with the extra ``parquet``, from Parquet.
+``conversations``: lists of ``from`` and ``value``, or ``role`` and ``content``, as AgentTraj (Xi et al.
+2024), ETO (Song et al. 2024) and AgentInstruct (Zeng et al. 2023) publish them; an action follows
+``Action:``, and the turn before the first one shows the first observation, with words around it. ``tales``:
+rows of TALES' trajectories (Cui et al. 2025), whose ``turns`` are JSON text; what the agent writes is its
+action. Both are read from JSON and, with the extra ``parquet``, from Parquet.
 """
 
 from __future__ import annotations

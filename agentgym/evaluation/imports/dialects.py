@@ -33,7 +33,9 @@ def read_log(path: Path, dialect: str, tools: Sequence[Tool]) -> Sequence[Logged
         others = [name for name in DIALECTS if name != dialect and _can_read(path, name, tools)]
         if not others:
             raise
-        raise UsageError(f"{path} is not of the dialect {dialect}: use --dialect {' or '.join(others)}") from error
+        raise UsageError(
+            f"{path} is not of the dialect {dialect}: use --dialect {' or '.join(others)}"
+        ) from error
 
 
 def _can_read(path: Path, dialect: str, tools: Sequence[Tool]) -> bool:

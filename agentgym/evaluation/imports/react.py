@@ -3,8 +3,8 @@
 ALFWorld: the first observation, then ``> ACTION`` and what it says, or ``Act 1: ...`` and ``Obs 1: ...``;
 WebShop: ``Action: ...`` and ``Observation: ...``. A notebook (``.ipynb``) is read by what its cells print.
 Thoughts are no actions of the environment and are not played, whether they stand where actions do or on lines
-of their own (``Thought: ...``), which end with the next action or observation. An action may follow its mark on
-the next line, and ``the location`` stand for ``loc 3``, as ADaPT masks it.
+of their own (``Thought: ...``), which end with the next action or observation. An action may follow its mark
+on the next line, and ``the location`` stand for ``loc 3``, as ADaPT masks it.
 """
 
 from __future__ import annotations
@@ -54,10 +54,14 @@ def read(path: Path, tools: Sequence[Tool]) -> tuple[LoggedEpisode, ...]:
 def agrees(theirs: str, ours: str) -> bool:
     """Compare observations as ReAct cuts them.
 
-    ALFWorld's lose the welcome and ``You arrive at loc 3.``, or the number in it; pages of WebShop are shown in
-    part, so that each piece of the log's page has to stand in ours, in order.
+    ALFWorld's lose the welcome and ``You arrive at loc 3.``, or the number in it; pages of WebShop are shown
+    in part, so that each piece of the log's page has to stand in ours, in order.
     """
-    shown = (ours, _ARRIVAL.sub("", without_welcome(ours)), _ARRIVAL.sub("You arrive at the location. ", ours))
+    shown = (
+        ours,
+        _ARRIVAL.sub("", without_welcome(ours)),
+        _ARRIVAL.sub("You arrive at the location. ", ours),
+    )
     if any(same_text(theirs, one) for one in shown):
         return True
     wanted = _pieces(theirs)

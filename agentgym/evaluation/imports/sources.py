@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, Literal
 
 from agentgym.core.options import check_choice
 from agentgym.data.directory import cache_directory, data_directory
@@ -44,10 +44,11 @@ class PublicLog:
     options: Mapping[str, Any] = field(default_factory=dict)
     panel: str = ""
     panel_sha256: str = ""
+    metric: Literal["success", "score"] = "success"
     note: str = ""
 
     @classmethod
-    def named(cls, name: str) -> Self:
+    def named(cls, name: str) -> PublicLog:
         """Return a log of the list; UsageError with the nearest name where there is none."""
         known = read_toml(_PublicLogs, SOURCES).log
         check_choice("public log", name, known)
@@ -72,8 +73,8 @@ class PublicLog:
             suite = load_suite(suite_file(self.suite))
             return suite.env[0], suite
         label = self.env.rpartition("/")[2]
-        metric = "success" if label.startswith("ALFWorld") else "score"
-        return SuiteEnv(self.env, label, self.split, tasks=0, metric=metric, kwargs=self.options), None
+        shown: dict[str, Any] = {"metric": self.metric, "by_type": True}
+        return SuiteEnv(self.env, label, self.split, tasks=0, kwargs=self.options, **shown), None
 
     def source(self, name: str, path: Path) -> LogSource:
         """Return the log at a path of this machine; ``name`` is that of the list."""
