@@ -278,3 +278,13 @@ def test_adapt_s_published_file_has_the_107_wins_that_its_authors_report(tmp_pat
     (tmp_path / "cut.json").write_text(json.dumps(table))
     source = replace(log.source("adapt-alfworld", tmp_path / "cut.json"), agent="cut")
     assert import_log(source, env, tmp_path, suite=suite).won == 87
+
+
+@pytest.mark.assets
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "steps", "won"), [("knowagent-d0", 8991, 134), ("knowagent-d1", 8948, 182)])
+def test_knowagent_s_published_files_are_of_one_panel(name, steps, won, tmp_path):
+    log = PublicLog.named(name)
+    run = import_log(log.source(name, fetch_log(name, log, Fetcher())), log.played[0], tmp_path)
+    assert (run.episodes, run.steps, run.won, run.mismatches) == (510, steps, won, ())
+    assert run.folder == tmp_path / "knowagent-alfworld-train" / log.agent
