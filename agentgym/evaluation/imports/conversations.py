@@ -1,4 +1,4 @@
-"""Dialects of turns without tool calls: ``conversations`` and ``tales``.
+"""Dialects of turns whose actions are text: ``conversations`` and ``tales``.
 
 ``conversations``: lists of ``from`` and ``value``, or ``role`` and ``content``, as AgentTraj (Xi et al.
 2024), ETO (Song et al. 2024) and AgentInstruct (Zeng et al. 2023) publish them; an action follows
