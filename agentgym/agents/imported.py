@@ -16,6 +16,8 @@ def make_imported(
     origin: str,
     dialect: str,
     log_sha256: str,
+    panel: str = "",
+    public: str = "",
     mismatches: int = 0,
     first_mismatch: str = "",
 ) -> Policy:

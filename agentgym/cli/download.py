@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
 from agentgym.cli.corpus import NamedCorpus, add_corpora, build_passages, find_corpus, open_named
-from agentgym.cli.parser import Commands, Parser, add_command
+from agentgym.cli.parser import Commands, Parser, add_command, add_mirror
 from agentgym.cli.terminal import say
 from agentgym.core.suite_spec import DataSource
 from agentgym.data.download import Result, download, place, sizes_in
@@ -55,13 +55,11 @@ def add_index(actions: Commands[Parser]) -> None:
 
 
 def _add_ways(parser: Parser, known: str, brought: str) -> None:
-    where = "address, or folder, below which NAME/FILE is looked for first (default: $AGENTGYM_MIRROR)"
     listed = (
         f"print an address a line, for `wget -i` or `aria2c -i` elsewhere; `{brought}` takes what they bring"
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help=f"what to fetch: {known}")
-    parser.add_argument("--mirror", default="", metavar="URL", help=where)
-    parser.add_argument("--only-mirror", action="store_true", help="ask nothing but the mirror")
+    add_mirror(parser)
     parser.add_argument("--keep", action="store_true", help="leave the fetched files in the cache")
     parser.add_argument("--print-urls", action="store_true", help=listed)
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from agentgym.agents.screen import printable
 from agentgym.cli.commands import COMMANDS
-from agentgym.cli.parser import Commands, Parser, add_command, add_env_options, env_options
-from agentgym.cli.terminal import open_console, open_progress_console
+from agentgym.cli.parser import Commands, Parser, add_command, add_env_options, add_mirror, env_options
+from agentgym.cli.terminal import open_console, open_progress_console, say
+from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +29,19 @@ def add_to(commands: Commands[Parser]) -> None:
         "agentgym import log.jsonl --dialect jsonl --env agentgym/Sokoban-v0 --split test --agent theirs"
     )
     parser = add_command(commands, "import", run, about=COMMANDS["import"], example=example)
-    parser.add_argument("log", type=Path, metavar="LOG", help="the log")
+    parser.add_argument("log", type=Path, nargs="?", metavar="LOG", help="the log")
+    parser.add_argument(
+        "--source",
+        metavar="NAME",
+        help="instead of a log: a public one, which is fetched; docs/imports.md lists them",
+    )
+    add_mirror(parser)
     parser.add_argument(
         "--dialect",
-        required=True,
-        choices=("react", "verl-agent", "inspect", "chat", "jsonl"),
+        metavar="DIALECT",
         help="how the log is written: react (notebooks and transcripts of ReAct and Reflexion), verl-agent "
-        "(a table of steps), inspect (a log of inspect_ai as JSON), chat (messages with tool calls) or jsonl "
+        "(a table of steps), inspect (a log of inspect_ai as JSON), chat (messages with tool calls), "
+        "conversations (AgentTraj, ETO, AgentInstruct), tales, knowagent, adapt, react-viewer, or jsonl "
         "(the documented form)",
     )
     parser.add_argument(
@@ -67,7 +74,12 @@ def run(arguments: argparse.Namespace) -> int:
     from agentgym.evaluation.imports.dialects import DIALECTS
     from agentgym.evaluation.imports.importing import LogSource, check_environment, import_log
 
+    if arguments.source is not None:
+        return _run_source(arguments)
     log = arguments.log
+    if log is None or arguments.dialect is None:
+        raise UsageError("name a log and its --dialect, or a public log with --source")
+    check_choice("dialect", arguments.dialect, DIALECTS)
     if arguments.suite is None and arguments.env is None:
         check_environment(DIALECTS[arguments.dialect].environment(log), None)
     env, suite = _played(arguments)
@@ -75,6 +87,30 @@ def run(arguments: argparse.Namespace) -> int:
     source = LogSource(log, arguments.dialect, arguments.agent or name, arguments.origin or log.name)
     imported = import_log(source, env, arguments.out, suite=suite, console=open_progress_console())
     _print(imported)
+    return int(bool(imported.mismatches))
+
+
+def _run_source(arguments: argparse.Namespace) -> int:
+    """Fetch and import a public log; 1 where it and its replay differ."""
+    from agentgym.data.fetching import Fetcher
+    from agentgym.evaluation.imports.importing import import_log
+    from agentgym.evaluation.imports.sources import PublicLog, fetch_log
+
+    own = ("log", "dialect", "env", "split", "suite", "agent", "origin", "dataset")
+    given = next((name for name in own if getattr(arguments, name, None) is not None), None)
+    if given is not None or arguments.option:
+        raise UsageError(f"--source says everything but --out: leave out {given or 'option'}")
+    public = PublicLog.named(arguments.source)
+    env, suite = public.played
+    fetcher = Fetcher(mirror=arguments.mirror, only_mirror=arguments.only_mirror, say=say)
+    path = fetch_log(arguments.source, public, fetcher)
+    source = public.source(arguments.source, path)
+    imported = import_log(source, env, arguments.out, suite=suite, console=open_progress_console())
+    _print(imported)
+    say(f"reported: {public.reported}; replayed: {imported.won:,} of {imported.episodes:,} won")
+    for line in (public.note, f"licence: {public.licence or 'none stated'}"):
+        if line:
+            say(line)
     return int(bool(imported.mismatches))
 
 
@@ -107,7 +143,11 @@ def _print(imported: ImportedRun) -> None:
         console.print(printable(line), style=style, markup=False, highlight=False, soft_wrap=True)
 
     wrong = Counter[str](mismatch.quantity for mismatch in imported.mismatches)
-    agree = [f"{n - wrong[name]:,} of {n:,} {name}s" for name, n in imported.compared.items()]
+    plurals = {"success": "successes", "validity": "validities", "state hash": "state hashes"}
+    agree = [
+        f"{n - wrong[name]:,} of {n:,} {plurals.get(name, f'{name}s')}"
+        for name, n in imported.compared.items()
+    ]
     counted = f"{imported.episodes:,} episodes, {imported.steps:,} steps"
     say(f"{counted}; these agree: {', '.join(agree) or 'nothing was compared'}")
     for kind, entries in (("differs", imported.mismatches), ("not compared", imported.not_found)):

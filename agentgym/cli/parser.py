@@ -151,6 +151,13 @@ def add_env_options(parser: Parser) -> None:
     )
 
 
+def add_mirror(parser: Parser) -> None:
+    """Declare the flags that name a mirror."""
+    where = "address, or folder, below which NAME/FILE is looked for first (default: $AGENTGYM_MIRROR)"
+    parser.add_argument("--mirror", default="", metavar="URL", help=where)
+    parser.add_argument("--only-mirror", action="store_true", help="ask nothing but the mirror")
+
+
 def env_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the environment; UsageError as `parse_options`."""
     options = parse_options(arguments.option, {"split": "--split", "dataset": "--dataset"})

@@ -188,3 +188,101 @@ def as_inspect(episodes: list[Episode], env_id: str, split: str) -> str:
         )
     metadata = {"env": env_id, "split": split, "options": {}, "seed": 0}
     return json.dumps({"version": 2, "eval": {"metadata": metadata}, "samples": samples})
+
+
+def _cut(observation: str, arrival: str = "") -> str:
+    """Return an observation of ALFWorld without the welcome, and with another arrival."""
+    without = re.sub(r"^-= .* =-\s+", "", observation)
+    return re.sub(r"^You arrive at loc \d+\. ", arrival, without)
+
+
+def as_knowagent(episodes: list[Episode]) -> str:
+    """Return a game a line, with a thought and a kind of action before each action."""
+    lines = []
+    for number, episode in enumerate(episodes):
+        room, goal = _cut(episode["observation"]).split("\n\n")
+        text = f"{room}\n{goal}\n> Think: What now?"
+        for step in episode["steps"]:
+            text += f"\n> ActionPath: Goto\n> {step['action']}\n{_cut(step['observation'])}"
+        won = episode["success"] if number % 2 else int(episode["success"])
+        lines.append(json.dumps({"name": episode["task"], "result": won, "traj": text}))
+    return "\n".join(lines)
+
+
+def as_adapt(episodes: list[Episode]) -> str:
+    """Return a result file; every third action begins a subtask, whose trace follows the last one's."""
+    games: dict[str, Any] = {}
+    for episode in episodes:
+        room, goal = _cut(episode["observation"]).split("\n\n")
+        trace = " think: What now?\nOK.\n>"
+        for turn, step in enumerate(episode["steps"]):
+            seen = _cut(step["observation"], "You arrive at the location. ")
+            trace += "\n\n" * (turn % 3 == 0) + f" {step['action']}\n{seen}\n>"
+        won = episode["success"]
+        games[episode["task"]] = {
+            "problem": f"{room}\n{goal}",
+            "trace": trace,
+            "plans": ["all"],
+            "reward": won,
+        }
+    return json.dumps({"pick_and_place": games, "overall": {"rate": 1.0}}, indent=1)
+
+
+def as_adapt_purchases(episodes: list[Episode]) -> str:
+    """Return a result file of WebShop, whose goals are known by number, without what was seen."""
+    goals = {}
+    for episode in episodes:
+        actions = ["think[What now?]"]
+        for step in episode["steps"]:
+            kind, _, text = step["action"].partition("[")
+            actions.append(f'search["{text[:-1]}"]' if kind == "search" else f"click[{text[:-1].upper()}]")
+        stated = {"problem": "Buy it.", "score": episode["score"], "success": episode["success"]}
+        goals[f"fixed_{episode['task']}"] = {**stated, "action_history": actions}
+    return json.dumps(goals)
+
+
+def as_conversations(episodes: list[Episode]) -> str:
+    """Return an array of conversations, every other one in ETO's form, and else in AgentTraj's."""
+    records = []
+    for number, episode in enumerate(episodes):
+        eto, first = bool(number % 2), _cut(episode["observation"])
+        after = "" if eto else "\nAVAILABLE ACTIONS: look,inventory"
+        turns = [("human", "Act."), ("gpt", "OK"), ("human", f"Now:\n{first}{after}")]
+        for step in episode["steps"]:
+            turns.append(("gpt", f"Thought: go on\n\nAction:{' ' if eto else chr(10)}{step['action']}"))
+            turns.append(("human", f"{'Observation: ' * eto}{step['observation']}{after}"))
+        record: dict[str, Any] = {"conversations": [{"from": who, "value": text} for who, text in turns]}
+        records.append(
+            record | ({"id": "x", "game_file": episode["task"]} if eto else {"item_id": "alfworld_7"})
+        )
+    return json.dumps(records)
+
+
+def as_tales(episodes: list[Episode]) -> str:
+    """Return a row a line."""
+    lines = []
+    for episode in episodes:
+        turns = [{"role": "environment", "content": episode["observation"]}]
+        for step in episode["steps"]:
+            turns.append({"role": "agent", "content": step["action"]})
+            turns.append({"role": "environment", "content": step["observation"]})
+        row = {"model": "a-model", "agent_type": "zero-shot", "turns": json.dumps(turns)}
+        lines.append(json.dumps(row | {"score": int(episode["success"]), "max_score": 1}))
+    return "\n".join(lines)
+
+
+def as_react_viewer(episodes: list[Episode]) -> str:
+    """Return an array of games with a table a step."""
+    games = []
+    for number, episode in enumerate(episodes):
+        steps, seen = [], episode["observation"]
+        for turn, step in enumerate(episode["steps"], start=1):
+            shown = {"step": turn, "observation": seen, "model_response": "Act: ...", "score": 0}
+            seen = step["observation"]
+            steps.append(
+                shown | {"action_taken": step["action"], "next_observation": seen, "done": step["done"]}
+            )
+        named = {"game_id": number, "task_type": "put", "initial_obs": episode["observation"], "steps": steps}
+        result = "success" if episode["success"] else "timeout"
+        games.append({**named, "result": result, "total_steps": len(steps)})
+    return json.dumps(games)

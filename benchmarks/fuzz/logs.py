@@ -28,6 +28,11 @@ WRITERS: Mapping[str, Callable[[list[Episode]], tuple[str, ...]]] = {
     "verl-agent": lambda episodes: (logs.as_verl_agent(episodes),),
     "inspect": lambda episodes: (logs.as_inspect(episodes, ENV.id, ENV.split),),
     "chat": lambda episodes: (logs.as_chat(episodes, ENV.id, ENV.split),),
+    "conversations": lambda episodes: (logs.as_conversations(episodes),),
+    "tales": lambda episodes: (logs.as_tales(episodes),),
+    "knowagent": lambda episodes: (logs.as_knowagent(episodes),),
+    "adapt": lambda episodes: (logs.as_adapt(episodes), logs.as_adapt_purchases(episodes)),
+    "react-viewer": lambda episodes: (logs.as_react_viewer(episodes),),
     "jsonl": lambda episodes: (logs.as_jsonl(episodes),),
 }
 

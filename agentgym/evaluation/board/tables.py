@@ -486,9 +486,11 @@ def rank_cell(row: Row, rows: Iterable[Row]) -> str:
 
 
 def _kind(row: Row) -> str:
-    """Return the agent's kind; of an imported run also whose it was."""
-    origin = row.agent.options.get("origin") if row.agent.kind == IMPORTED else None
-    return f"{row.agent.kind}: {origin}" if isinstance(origin, str) else row.agent.kind
+    """Return the agent's kind; of an imported run also whose it was, and of which tasks."""
+    options = row.agent.options if row.agent.kind == IMPORTED else {}
+    stated = [one for one in (options.get("origin"), options.get("panel")) if isinstance(one, str)]
+    kind = "replayed from a public log" if options.get("public") else row.agent.kind
+    return ": ".join(filter(None, (kind, "; ".join(stated))))
 
 
 def _agent(row: Row) -> str:

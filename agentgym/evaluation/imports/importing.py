@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.imported import IMPORTED
+from agentgym.core.panels import TaskPanel
+from agentgym.core.tasks import TaskSet
 from agentgym.core.types import Trajectory
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.evaluation.imports.comparison import Agreement, LogMismatch, TaskFinder, compare_episode
-from agentgym.evaluation.imports.dialects import DIALECTS
+from agentgym.evaluation.imports.dialects import DIALECTS, read_log
 from agentgym.evaluation.log.recorded_answers import answer_pins
 from agentgym.evaluation.log.recordings import write_recorded
 from agentgym.evaluation.log.results import RunEnv, record_of
@@ -48,6 +50,12 @@ class LogSource:
     """Name of the agent's row."""
     origin: str
     """Origin of the run: a paper, a repository with its commit."""
+    public: str = ""
+    """Name of the public log in ``sources.toml``; empty for any other log."""
+    panel: str = ""
+    """Name of the panel that the log is of, where no suite is; empty for none."""
+    panel_sha256: str = ""
+    """Digest of that panel, `TaskPanel.digest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,8 @@ class ImportedRun:
 
     episodes: int
     """Number of episodes whose tasks are installed: they were played and compared."""
+    won: int
+    """Number of them that were won here."""
     steps: int
     compared: Mapping[str, int]
     """Number of values compared, by quantity."""
@@ -96,13 +106,14 @@ def import_log(
                 "import logs of environments that answer by themselves"
             )
         played, not_found, planned = _play(source, game, env, suite, f"import-{sha256[:12]}", console)
-        env = planned.env[0]
+        env, panel = planned.env[0], _panel(planned, source, game.tasks)
         keys = [(each.task.id, each.rollout) for each in planned_episodes(planned, env, game.tasks)]
         manifest = game.tasks.manifest_sha256
     by_key = {(each.task_id, each.rollout): each for each, _ in played}
     recorded = [by_key[key] for key in keys if key in by_key]
     wrong = tuple(mismatch for _, found in played for mismatch in found.mismatches)
     options: dict[str, Any] = {"origin": source.origin, "dialect": source.dialect, "log_sha256": sha256}
+    options |= {"panel": panel, "public": source.public}
     if wrong:
         options |= {"mismatches": len(wrong), "first_mismatch": str(wrong[0])}
     folder = None
@@ -113,6 +124,7 @@ def import_log(
         folder = write_recorded(out, planned, player, [RunEnv.of(env, manifest)], records, here_and_now())
     run = ImportedRun(
         episodes=len(played),
+        won=sum(trajectory.won for trajectory, _ in played),
         steps=sum(len(trajectory.steps) for trajectory, _ in played),
         compared=dict(sum((Counter[str](found.compared) for _, found in played), Counter())),
         mismatches=wrong,
@@ -138,6 +150,21 @@ def check_environment(stated: Mapping[str, Any], env: SuiteEnv | None) -> None:
         raise UsageError(" ".join(["the log was played in --env", stated["env"], f"--split {split}", *flags]))
 
 
+def _panel(suite: Suite, source: LogSource, tasks: TaskSet) -> str:
+    """Return, in words, the panel of a run: which tasks, and whether they are all that it is of."""
+    env = suite.env[0]
+    if isinstance(env.tasks, int):
+        panel = TaskPanel.first(tasks, env.tasks)
+    else:
+        panel = TaskPanel(suite.name, tuple(map(tasks.find, env.tasks)))
+    of = f"sha256 {panel.digest[:12]}"
+    if len(panel.tasks) == len(tasks):
+        return f"the whole panel {tasks.split} of {len(tasks):,} tasks, {of}"
+    if isinstance(env.tasks, int) or panel.digest == source.panel_sha256:
+        return f"the whole panel {panel.name} of {len(panel.tasks):,} tasks, {of}"
+    return f"a part of {tasks.split}, {len(panel.tasks):,} of {len(tasks):,} tasks, {of}"
+
+
 def _play(
     source: LogSource,
     game: AgentEnv[Any],
@@ -152,7 +179,7 @@ def _play(
     dialect = DIALECTS[source.dialect]
     finder = TaskFinder(game, dialect, console)
     found, not_found = [], []
-    for episode in dialect.read(source.path, game.suite_spec.tools):
+    for episode in read_log(source.path, source.dialect, game.suite_spec.tools):
         try:
             tasks = finder.find(episode)
         except UsageError as error:
@@ -168,6 +195,10 @@ def _play(
     times = Counter(task for _, task in found)
     if suite is None:
         attempts = min(MAX_ATTEMPTS, *times.values())
+        if source.panel:
+            ordered = TaskPanel(source.panel, tuple(task for task in game.tasks if task.id in times))
+            times = Counter({task.id: times[task.id] for task in ordered.tasks})
+            name = source.panel if ordered.digest == source.panel_sha256 else name
         suite = Suite(name, "1", 0, attempts, env=(replace(env, tasks=tuple(times)),), agent=SCALE)
     env = suite.env[0]
     seeds = {(each.task.id, each.rollout): each.seed for each in planned_episodes(suite, env, game.tasks)}

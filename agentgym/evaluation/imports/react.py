@@ -3,7 +3,8 @@
 ALFWorld: the first observation, then ``> ACTION`` and what it says, or ``Act 1: ...`` and ``Obs 1: ...``;
 WebShop: ``Action: ...`` and ``Observation: ...``. A notebook (``.ipynb``) is read by what its cells print.
 Thoughts are no actions of the environment and are not played, whether they stand where actions do or on lines
-of their own (``Thought: ...``), which end with the next action or observation.
+of their own (``Thought: ...``), which end with the next action or observation. An action may follow its mark
+on the next line, and ``the location`` stand for ``loc 3``, as ADaPT masks it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ _END = re.compile(
     r"STATUS: (OK|FAIL)|\d+ r (\w+) rs .*|\d+ [0-9.]+ [0-9.]+ [0-9.]+|-{5,}|#####|Environment #.*"
 )
 _SCORE = re.compile(r"Your score \(min 0\.0, max 1\.0\): ([0-9.]{1,40})")
-_THINKING = re.compile(r"(?:think|thought)\b", re.IGNORECASE)
-"""Pattern of an action that is a thought."""
+_THINKING = re.compile(r"(?:think|thought|actionpath)\b", re.IGNORECASE)
+"""Pattern of an action that is a thought, or KnowAgent's choice among kinds of actions."""
 _THOUGHT = re.compile(r"(?:think|thought)(?: \d{1,6})?(?::|\[)", re.IGNORECASE)
 """Pattern of the beginning of a line that is a thought."""
+_ARRIVAL = re.compile(r"^You arrive at loc \d+\. ")
 _PIECES = re.compile(r"[\[\]\n]| \[SEP\] ")
 
 
@@ -52,15 +54,24 @@ def read(path: Path, tools: Sequence[Tool]) -> tuple[LoggedEpisode, ...]:
 def agrees(theirs: str, ours: str) -> bool:
     """Compare observations as ReAct cuts them.
 
-    ALFWorld's lose the welcome and ``You arrive at loc 3.``; pages of WebShop are shown in part, so that each
-    piece of the log's page has to stand in ours, in order.
+    ALFWorld's lose the welcome and ``You arrive at loc 3.``, or the number in it; pages of WebShop are shown
+    in part, so that each piece of the log's page has to stand in ours, in order.
     """
-    cut = re.sub(r"^(?:-= .* =-\s+|You arrive at loc \d+\. )", "", ours)
-    if same_text(theirs, ours) or same_text(theirs, cut):
+    shown = (
+        ours,
+        _ARRIVAL.sub("", without_welcome(ours)),
+        _ARRIVAL.sub("You arrive at the location. ", ours),
+    )
+    if any(same_text(theirs, one) for one in shown):
         return True
     wanted = _pieces(theirs)
     rest = iter(_pieces(ours))
     return "[" in theirs and bool(wanted) and all(piece in rest for piece in wanted)
+
+
+def without_welcome(observation: str) -> str:
+    """Return an observation of ALFWorld without the line that every game begins with."""
+    return re.sub(r"^-= .* =-\s+", "", observation)
 
 
 def _pieces(text: str) -> list[str]:
@@ -102,29 +113,47 @@ def _episodes(text: str, path: Path) -> Iterator[LoggedEpisode]:
     yield from (*found, *_episode(block, game, path))
 
 
-def _episode(block: Sequence[tuple[int, str]], game: str, path: Path) -> Iterator[LoggedEpisode]:
-    """Yield the episode of a block of lines that begins with its first observation, if there is one."""
+def read_transcript(text: str, where: str, *, task: str, success: bool) -> LoggedEpisode:
+    """Read the transcript of one game, which may have no action; UsageError without a first observation."""
+    block = [(1, line.rstrip()) for line in text.splitlines() if line]
+    found = next(_episode(block, task, Path(where), least=0), None)
+    if found is None:
+        raise UsageError(f"{where}: no transcript: an observation, and then actions behind '>'")
+    return replace(found, where=where, success=success)
+
+
+def _episode(
+    block: Sequence[tuple[int, str]], game: str, path: Path, *, least: int = 1
+) -> Iterator[LoggedEpisode]:
+    """Yield the episode of a block of lines that begins with its first observation, if there is one.
+
+    ``least`` is the fewest steps that make one.
+    """
     if not block:
         return
     seen: list[str] = []
     turns: list[tuple[str, list[str]]] = []
-    thinking = named = False
+    thinking, mark = False, ""
     for _, line in block:
         if line == _RESET:
             continue
         action, shown = _ACTION.match(line), _OBSERVATION.match(line)
         thinking = bool(_THOUGHT.match(line)) or (thinking and not action and not shown)
-        if named and not (action or shown or thinking):  # AgentGym's actions have a line of their own
+        # actions of AgentGym have a line of their own, and so has ADaPT's first of a subtask, behind a space
+        alone = mark == "Action:" or (mark == ">" and line.startswith(" "))
+        if alone and not (action or shown or thinking):
             turns[-1] = (line.strip(), [])
         elif action:
             turns.append((action[1].strip(), []))
         elif not thinking:
             (turns[-1][1] if turns else seen).append(shown[1] if shown else line)
-        named = line == "Action:"
+        mark = line
+    if turns and turns[-1] == ("", []):
+        turns.pop()
     steps = [
         _step(action, "\n".join(lines).strip()) for action, lines in turns if not _THINKING.match(action)
     ]
-    if seen and steps:
+    if seen and len(steps) >= least:
         yield LoggedEpisode(f"{path}:{block[0][0]}", tuple(steps), game, "\n".join(seen).strip())
 
 
