@@ -63,16 +63,19 @@ class Compared:
     differences: int
 
 
-def record(env: AgentEnv[Any], seed: int) -> Recorded:
-    """Play an episode with the oracle where the seed is even, else at random."""
+def record(env: AgentEnv[Any], seed: int, *, most: int | None = MAX_STEPS, refused: float = 0.1) -> Recorded:
+    """Play an episode with the oracle where the seed is even, else at random.
+
+    ``most``: actions, None for all; ``refused``: share of random actions that no environment takes.
+    """
     rng, player = np.random.default_rng(seed), env.oracle()
     seen, info = env.reset(seed=seed)
     actions: list[str] = []
     rows, ended = [_row(seen, None, False, info)], False
-    while not ended and len(actions) < MAX_STEPS:
+    while not ended and (most is None or len(actions) < most):
         if seed % 2 == 0:
             action = player.act([_request(env, seen, info)])[0].action
-        elif rng.random() < 0.1:
+        elif rng.random() < refused:
             action = "no such action \ud800"
         else:
             action = str(rng.choice(info["admissible_actions"])).replace("<", "").replace(">", "")
