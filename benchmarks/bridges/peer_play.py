@@ -1,10 +1,10 @@
 """What runs where a peer is installed: its own entry point plays the episodes on standard input.
 
-    peer_play.py DOOR ENV URL
+    peer_play.py DOOR
 
-Prints JSON: versions of packages, and of each episode the opening words, the total reward and a row a state
-(text, reward, end, state hash), with null for what the door does not show. Episodes have a seed, the actions,
-and the tool calls that are the same actions.
+Read are triples of an environment's id, the address of its server, and episodes: seed, actions, and the tool
+calls that are the same actions. Prints JSON: versions of packages, and for each triple the episodes' opening
+words, total reward and rows (text, reward, end, state hash), with null for what the door does not show.
 """
 
 from __future__ import annotations
@@ -180,8 +180,8 @@ def gem(env_id: str, url: str, episodes: list[Episode]) -> list[Found]:
     import gem as peer
     from gem.wrappers.wrapper_factory import WRAPPER_FACTORY
 
-    peer.register("peer:Env", "agentgym.bridges.gem:make_gem_env", name=env_id)
-    env, found = WRAPPER_FACTORY["episode_tracking"](peer.make("peer:Env")), []
+    peer.register(env_id, "agentgym.bridges.gem:make_gem_env", name=env_id)
+    env, found = WRAPPER_FACTORY["episode_tracking"](peer.make(env_id)), []
     for episode in episodes:
         seen, info = env.reset(seed=episode["seed"])
         rows = [[seen, None, False, info["state_hash"]]]
@@ -205,10 +205,9 @@ DOORS: dict[str, tuple[Callable[[str, str, list[Episode]], list[Found]], tuple[s
 
 def main() -> None:
     """Do what the command line asks."""
-    door, env_id, url = sys.argv[1:]
-    play, packages = DOORS[door]
-    found = play(env_id, url, json.load(sys.stdin))
-    print(json.dumps({"versions": {name: version(name) for name in packages}, "episodes": found}))
+    play, packages = DOORS[sys.argv[1]]
+    found = [play(*each) for each in json.load(sys.stdin)]
+    print(json.dumps({"versions": {name: version(name) for name in packages}, "found": found}))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,7 +72,7 @@ def record_episodes(env_id: str, count: int) -> list[PeerEpisode]:
     """Record whole episodes of an environment, with the seeds from 0 up."""
     env, found = open_env(env_id), []
     for seed in range(count):
-        recorded = record(env, seed, most=None, refused=0.0)
+        recorded = record(env, seed, whole=True)
         seen, info = env.reset(seed=seed)
         calls = [call_of(env.tools or (ACT,), action) for action in recorded.actions]
         made = [(call.name, dict(call.arguments)) for call in calls if call is not None]
@@ -81,14 +82,22 @@ def record_episodes(env_id: str, count: int) -> list[PeerEpisode]:
     return found
 
 
-def play(peer: Peer, env_id: str, url: str, episodes: Sequence[PeerEpisode]) -> dict[str, Any]:
+Job = tuple[str, str, list[PeerEpisode]]
+"""An environment's id, the address of its server, and its episodes."""
+
+
+def play(peer: Peer, jobs: Sequence[Job]) -> dict[str, Any]:
     """Play episodes through a door; RuntimeError with the end of what it printed where it fails."""
     given = [
-        {"seed": each.recorded.seed, "actions": each.recorded.actions, "calls": each.calls}
-        for each in episodes
+        (
+            env_id,
+            url,
+            [{"seed": each.seed, "actions": each.actions, "calls": calls} for each, _, calls in episodes],
+        )
+        for env_id, url, episodes in jobs
     ]
     python = ROOT / f".venv-{peer.venv}" / "bin" / "python"
-    command = [str(python), "-W", "ignore", str(PLAY), peer.door, env_id, url]
+    command = [str(python), "-W", "ignore", str(PLAY), peer.door]
     done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
         raise RuntimeError(f"{peer.title} in .venv-{peer.venv}: {done.stderr[-2_000:]}")
@@ -138,15 +147,18 @@ def newest(peer: Peer, package: str) -> str:
 
 def run(peers: Sequence[Peer], suites: Sequence[str], count: int) -> Iterator[dict[str, Any]]:
     """Play episodes of each suite through each door; yield a row for both."""
-    for env_id in suites:
-        episodes = record_episodes(env_id, count)
-        steps = sum(len(each.recorded.actions) for each in episodes)
-        with serving(env_id) as url:
-            for peer in peers:
-                played = play(peer, env_id, url, episodes)
-                about = {"title": peer.title, "door": peer.door, "versions": played["versions"]}
+    with ExitStack() as stack:
+        jobs = [
+            (env_id, stack.enter_context(serving(env_id)), record_episodes(env_id, count))
+            for env_id in suites
+        ]
+        for peer in peers:
+            played = play(peer, jobs)
+            about = {"title": peer.title, "door": peer.door, "versions": played["versions"]}
+            for (env_id, _, episodes), found in zip(jobs, played["found"], strict=True):
+                steps = sum(len(each.recorded.actions) for each in episodes)
                 size = {"env": env_id, "episodes": count, "steps": steps}
-                yield about | size | compare(episodes, played["episodes"])
+                yield about | size | compare(episodes, found)
 
 
 def block(made: dict[str, Any]) -> str:
@@ -160,11 +172,13 @@ def block(made: dict[str, Any]) -> str:
             for name, each in rows[0]["versions"].items()
             if made["newest"][name] != each
         ]
-        compared = [name for name in rows[0]["compared"] if any(row["compared"][name] for row in rows)]
-        sums = [sum(row[key] for row in rows) for key in ("episodes", "steps")]
+        sums = {key: sum(row[key] for row in rows) for key in ("episodes", "steps")}
+        least = dict.fromkeys(SHOWN, sums["steps"])  # a text of first states alone is not one of states
+        shown = {name: sum(row["compared"][name] for row in rows) for name in rows[0]["compared"]}
+        compared = [name for name, count in shown.items() if count >= least.get(name, 1)]
         wrong = sum(sum(row["differences"].values()) for row in rows)
         cells = (title, ", ".join(named), ", ".join(later) or "this one", ", ".join(compared))
-        lines.append((*cells, sums[0], f"{sums[1]:,}", wrong))
+        lines.append((*cells, sums["episodes"], f"{sums['steps']:,}", wrong))
     head = ("entry point", "version", "newest", "compared", "episodes", "steps", "differences")
     suites = [env_id.partition("/")[2].partition("-")[0] for env_id in made["suites"]]
     left = "".join(f" Not run: {title}: {why}." for title, why in made["missing"].items())
@@ -184,7 +198,7 @@ def updated(text: str, made: dict[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play through every door, write the record and the table; return 1 if anything differs."""
-    given = parser(__spec__.name, __doc__, RESULTS)
+    given = parser("benchmarks.bridges.peers", __doc__, RESULTS)
     given.add_argument("--episodes", type=int, default=8, help="of each suite (default: 8)")
     asked = given.parse_args(arguments)
     problems = {peer.venv: make_venv(peer) for peer in PEERS}
@@ -193,7 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for row in run(peers, SUITES, asked.episodes):
         rows.append(row)
         sys.stdout.write(f"{row}\n")
-    packages = {name: peer for peer, row in zip(peers, rows, strict=False) for name in row["versions"]}
+        sys.stdout.flush()
+    packages = {
+        name: peer for peer in peers for row in rows if row["title"] == peer.title for name in row["versions"]
+    }
     made = {
         "date": datetime.date.today().isoformat(),
         "suites": SUITES,

@@ -51,7 +51,7 @@ def test_what_a_door_shows_is_compared_and_what_it_does_not_is_not_counted():
 def test_a_line_has_its_versions_and_what_was_not_run_is_named():
     row = {
         "title": "Theirs", "versions": {"theirs": "1.0"}, "episodes": 2, "steps": 1_500,
-        "compared": {"reward": 3, "opening": 0}, "differences": {"reward": 1, "opening": 0},
+        "compared": {"text": 2, "reward": 1_500, "opening": 0}, "differences": {"reward": 1, "opening": 0},
     }  # fmt: skip
     made = {
         "date": "2026-01-02", "suites": ["agentgym/Sokoban-v0"], "newest": {"theirs": "1.1"},
