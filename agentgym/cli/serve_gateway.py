@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,8 @@ def add_gateway(servers: Commands[Parser]) -> None:
         about="Serve a model to agents of others as OpenAI and Anthropic do; sessions become training data.",
         example="agentgym serve gateway models/qwen --env agentgym/WebShop-v0 --pool pool --group-size 8",
     )
-    parser.add_argument("model", metavar="MODEL", help="model directory, or OWNER/NAME of the hub")
+    model_help = "model directory, OWNER/NAME of the hub, or tiny: an untrained model made for --env"
+    parser.add_argument("model", metavar="MODEL", help=model_help)
     parser.add_argument("--engine", choices=("hf", "vllm", "server"), default="hf", help="default: hf")
     add_repeated(parser, "--server", "of a vllm serve process; repeat", metavar="URL")
     add_repeated(parser, "--engine-option", "more arguments of vllm.LLM")
@@ -92,7 +93,7 @@ def run_gateway(arguments: argparse.Namespace) -> int:
             folder = folder or arguments.pool / "sessions"
         journal = SessionJournal(folder or Path(stack.enter_context(TemporaryDirectory())))
         stack.enter_context(sole_writer(journal.folder))
-        model, engine = _open_engine(arguments, stack)
+        model, engine = _open_engine(arguments, _directory(arguments, stack), stack)
         chat = model.chat.set_up(ChatSetup(options=parse_options(arguments.template_option)))
         gateway = Gateway(
             chat, engine, model.stop_ids, journal, model=name, limits=limits, env=env, pool=pool
@@ -104,7 +105,34 @@ def run_gateway(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _open_engine(arguments: argparse.Namespace, stack: ExitStack) -> tuple[LanguageModel, Engine]:
+def _directory(arguments: argparse.Namespace, stack: ExitStack) -> str:
+    """Return the model's directory; a tiny model is made for its environment, in a temporary one."""
+    from tempfile import TemporaryDirectory
+
+    from agentgym.inference.models.language_model import save_model
+    from agentgym.inference.policy.open import default_prompting, open_model, tiny_size, vocabulary_texts
+    from agentgym.prompts.settings import Prompting
+    from agentgym.registration import open_vector
+
+    spec, texts = arguments.model, list[str]()
+    if tiny_size(spec) is None:
+        return str(spec)
+    prompting = Prompting(wording="terse", answer="bare")
+    if arguments.env is not None:
+        prompting = default_prompting(spec, arguments.env)
+        options = env_options(arguments)
+        with closing(open_vector(arguments.env, 8, split=arguments.split, options=options)) as envs:
+            texts = vocabulary_texts(spec, [(envs, prompting)])
+    folder = stack.enter_context(TemporaryDirectory())
+    save_model(folder, open_model(spec, texts, prompting, seed=0))
+    line = f"{spec} is an untrained model, for trials; agentgym train takes it by --model {folder}"
+    open_console().print(line, markup=False, soft_wrap=True)
+    return folder
+
+
+def _open_engine(
+    arguments: argparse.Namespace, directory: str, stack: ExitStack
+) -> tuple[LanguageModel, Engine]:
     """Open the model and what samples from it, with the weights of the run that is followed."""
     import torch
 
@@ -114,7 +142,7 @@ def _open_engine(arguments: argparse.Namespace, stack: ExitStack) -> tuple[Langu
 
     dtype = getattr(torch, arguments.dtype)
     model, engine = open_engine(
-        arguments.model,
+        directory,
         arguments.engine,
         servers=arguments.server,
         dtype=dtype,

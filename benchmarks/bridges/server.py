@@ -108,8 +108,10 @@ def measure(python: str, rounds: int) -> dict[str, Figures]:
     with running(sokoban, core=0) as ours, running([python, str(PEER), "echo"], core=0) as theirs:
         refused = {"action": "no such action"}
         parts: dict[str, Callable[[], Figures]] = {
-            "ours_by_openenv": lambda: by_openenv(python, ours, refused),
-            "ours_without_snapshots_by_openenv": lambda: by_openenv(python, ours, refused, snapshot=False),
+            "ours_by_openenv": lambda: by_openenv(python, ours, refused, instructions=False),
+            "ours_without_snapshots_by_openenv": lambda: by_openenv(
+                python, ours, refused, instructions=False, snapshot=False
+            ),
             "openenv_echo_by_openenv": lambda: by_openenv(python, theirs, {"message": "no such action"}),
             "ours_by_remote": lambda: single(ours),
             "ours_64_a_message": lambda: many(ours),

@@ -63,16 +63,20 @@ class Compared:
     differences: int
 
 
-def record(env: AgentEnv[Any], seed: int) -> Recorded:
-    """Play an episode with the oracle where the seed is even, else at random."""
+def record(env: AgentEnv[Any], seed: int, *, whole: bool = False) -> Recorded:
+    """Play an episode with the oracle where the seed is even, else at random.
+
+    ``whole``: to its end, without actions that are refused, and with one call an action at most.
+    """
     rng, player = np.random.default_rng(seed), env.oracle()
     seen, info = env.reset(seed=seed)
     actions: list[str] = []
     rows, ended = [_row(seen, None, False, info)], False
-    while not ended and len(actions) < MAX_STEPS:
+    while not ended and (whole or len(actions) < MAX_STEPS):
         if seed % 2 == 0:
             action = player.act([_request(env, seen, info)])[0].action
-        elif rng.random() < 0.1:
+            action = action.partition("\n")[0] if whole else action
+        elif not whole and rng.random() < 0.1:
             action = "no such action \ud800"
         else:
             action = str(rng.choice(info["admissible_actions"])).replace("<", "").replace(">", "")

@@ -39,7 +39,7 @@ def begin(server, **data):
 def test_an_episode_over_http_is_the_environments_own(server):
     env = open_env("agentgym/Sokoban-v0")
     seen, info = env.reset(seed=3)
-    answer = server.play("reset", seed=3, episode_id="mine")
+    answer = server.play("reset", seed=3, episode_id="mine", instructions=False)
     metadata = answer.pop("metadata")
     session, snapshot = metadata.pop("session_id"), base64.b64decode(metadata.pop("snapshot"))
     assert answer == {
@@ -120,11 +120,11 @@ def test_many_sessions_are_reset_and_stepped_by_one_message(server):
 
 
 def test_a_snapshot_crosses_the_wire_into_any_session(server):
-    first = begin(server, seed=1)
+    first = begin(server, seed=1, instructions=False)
     server.play("step", action="up", session_id=first)
     held = server.play("snapshot", session_id=first)["snapshot"]
     ahead = server.play("step", action="left", session_id=first)
-    for session in (first, None, begin(server)):
+    for session in (first, None, begin(server, instructions=False)):
         back = server.play("restore", snapshot=held, **({} if session is None else {"session_id": session}))
         again = server.play("step", action="left", session_id=back["metadata"]["session_id"])
         assert again["metadata"]["state_hash"] == ahead["metadata"]["state_hash"]
@@ -334,6 +334,49 @@ def test_tools_are_listed_and_called(server):
     assert server.ask("mcp", {})[1]["error"]["code"] == -32600
 
 
+def test_observations_state_rules_task_and_possible_actions_unless_they_are_not_wanted(server):
+    first = server.play("reset", seed=4)
+    session, shown = first["metadata"]["session_id"], first["observation"]
+    assert shown["instructions"].startswith("You are playing Sokoban: push every box onto a target.")
+    assert shown["text"] in shown["instructions"]
+    assert shown["instructions"].endswith("Possible actions:\nup, down, left, right")
+    second = server.play("step", action="up", session_id=session)["observation"]
+    assert "after 1 turns" in second["instructions"]
+    assert "You are playing" not in second["instructions"]
+    assert server.play("reset", seed=4, instructions=False)["observation"] == {"text": shown["text"]}
+    schema = server.ask("schema", method="GET")[1]
+    (tool,) = schema["action"]["available_tools"]
+    assert (tool["name"], tool["input_schema"]["required"]) == ("move", ["direction"])
+    assert schema["observation"]["properties"].keys() >= shown.keys()
+
+
+def test_the_actions_of_openenvs_tool_clients_are_steps(server):
+    listed = server.play("step", action={"type": "list_tools", "metadata": {}})
+    assert [tool["name"] for tool in listed["observation"]["tools"]] == ["move"]
+    session = begin(server, seed=4)
+    env = open_env("agentgym/Sokoban-v0")
+    env.reset(seed=4)
+
+    def call(name, **arguments):
+        action = {"type": "call_tool", "tool_name": name, "arguments": arguments}
+        return server.play("step", action=action, session_id=session)
+
+    for name, arguments, kind in (
+        ("jump", {}, "tool_not_found"),
+        ("move", {"direction": "sideways"}, "invalid_args"),
+        ("move", {}, "invalid_args"),
+    ):
+        refused = call(name, **arguments)
+        assert (refused["observation"]["error"]["error_type"], refused["reward"]) == (kind, 0.0)
+    seen, reward, _, _, info = env.step("left")
+    row = call("move", direction="left")
+    assert (row["reward"], row["metadata"]["state_hash"]) == (reward, info["state_hash"])
+    assert row["observation"]["tool_name"] == "move"
+    assert seen in row["observation"]["result"]
+    status, answer = server.ask("step", {"action": {"type": "call_tol"}, "session_id": session})
+    assert (status, "list_tools" in answer["error"]) == (422, True)
+
+
 def test_a_client_of_the_protocol_begins_plays_and_ends_a_session(server):
     asked = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}
     with closing(http.client.HTTPConnection(server.address, timeout=WAIT)) as connection:
@@ -351,6 +394,13 @@ def test_a_client_of_the_protocol_begins_plays_and_ends_a_session(server):
     result = server.ask("mcp", asked, headers=own)[1]["result"]
     assert env.step(info["admissible_actions"][0])[0] in result["content"][0]["text"]
     assert result["structuredContent"]["metadata"]["state_hash"] == env.state_hash()
+    assert "instructions" not in result["structuredContent"]["observation"]  # they are the text
+    asked["params"] = {"name": "move", "arguments": {"direction": "sideways"}}
+    refused = server.ask("mcp", asked, headers=own)[1]["result"]
+    assert refused["isError"] is True
+    assert refused["content"][0]["text"].endswith("'direction' is not one of up, down, left, right")
+    asked["params"] = {"name": "jump"}
+    assert server.ask("mcp", asked, headers=own)[1]["error"]["code"] == -32602
     assert server.ask("mcp", method="DELETE", headers=own)[1]["closed"] is True
     assert server.ask("mcp", method="DELETE", headers=own)[0] == 404
 

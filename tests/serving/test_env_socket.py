@@ -31,7 +31,7 @@ def test_a_connection_plays_a_session_of_its_own(server):
     with connect(server.socket) as socket:
         assert say(socket, "state") == ("state", {"episode_id": None, "step_count": 0})
         for seed in (1, 2):
-            kind, data = say(socket, "reset", {"seed": seed, "episode_id": f"e{seed}"})
+            kind, data = say(socket, "reset", {"seed": seed, "episode_id": f"e{seed}", "instructions": False})
             seen, info = env.reset(seed=seed)
             assert (kind, data["observation"], data["reward"]) == ("observation", {"text": seen}, None)
             assert data["metadata"]["state_hash"] == info["state_hash"]

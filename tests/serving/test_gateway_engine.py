@@ -143,6 +143,24 @@ def test_the_command_replays_what_another_gateway_recorded(directory, tmp_path):
     assert (group.state, played.end_reason, len(played.steps)) == ("complete", "step_limit", 2)
 
 
+def test_a_tiny_model_is_made_for_the_environment_and_is_the_same_after_a_restart(tmp_path):
+    words = ("tiny:0.1m", "--env", "agentgym/EZPoints-v0", "--limit", "tokens=6", "--journal", tmp_path)
+    asked = "spades of clubs from both cards"  # words of the environment are a token each
+    with command(*words) as gateway:
+        session = gateway.begin(index=0)
+        said = gateway.say(session, asked, temperature=0)
+        (trace,) = gateway.get(f"{session}/traces")
+    with command(*words) as gateway:
+        assert gateway.get(f"{session}/traces") == [trace]
+        assert gateway.say(gateway.begin(index=0), asked, temperature=0) == said
+    assert len(trace["prompt_token_ids"]) < 25 < len(asked)
+
+
+def test_a_tiny_models_size_is_checked_before_anything_is_made(capsys):
+    assert main(["serve", "gateway", "tiny:9m", "--port", "0"]) == 2
+    assert "did you mean 'tiny:5m'?" in capsys.readouterr().err
+
+
 def test_wrong_arguments_are_one_line(directory, tmp_path, capsys):
     (tmp_path / "token").write_text("\n")
     for words, line in (

@@ -10,15 +10,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from agentgym.core.tools import ACT, Tool, ToolCall, ToolCallError, action_of
 from agentgym.errors import UsageError, nearest
 from agentgym.io.records import parse
 from agentgym.registration import class_of, find_spec
-from agentgym.serving.env.instructions import MCP_VERSIONS, instructions_of
+from agentgym.serving.env.description import (
+    INSTRUCTIONS,
+    description_of,
+    greeting,
+    instructions_of,
+    schemas_of,
+    tool_list,
+    tool_result,
+)
 from agentgym.serving.env.sessions import EnvLimits, EnvSession, EnvSessions, SessionError, SessionResults
-from agentgym.serving.env.wire import row_schema, write_observations, write_space
+from agentgym.serving.env.wire import write_observations
 from agentgym.serving.turns import Away, Waiting
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.vector.serial import SerialVectorEnv
@@ -61,19 +69,30 @@ class _Reset:
     index: int | None = None
     rollout: int | None = None
     snapshot: bool = True
-    instructions: bool = False
-    """Whether ``metadata.instructions`` states rules, task and possible actions in words."""
+    instructions: bool = True
+    """Whether observations state rules, task and possible actions in words."""
     session_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    action: str
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    turn: int | None = None
     session_id: str | None = None
     timeout_s: float | None = None
     request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step(_Sent):
+    action: str
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToolStep(_Sent):
+    type: Literal["list_tools", "call_tool"]
+    tool_name: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,21 +251,9 @@ class EnvService:
 
     def description(self) -> dict[str, Any]:
         """Return the environment's description for clients."""
-        single = self.envs.prototype
-        return {
-            "id": self.env_id,
-            "version": __version__,
-            "options": {"split": single.tasks.split}
-            | {name: value for name, value in single._arguments[1].items() if value is not None},
-            "suite": single.suite,
-            "tasks": len(single.tasks),
-            "manifest_sha256": single.tasks.manifest_sha256,
-            "max_steps": single.max_steps,
-            "action_kind": single.action_kind,
-            "observation_space": write_space(single.observation_space),
-            "sessions": len(self.sessions),
-            "limits": {"sessions": self.envs.num_envs, "idle": self.limits.idle, "body": self.limits.body},
-        }
+        limits = {"sessions": self.envs.num_envs, "idle": self.limits.idle, "body": self.limits.body}
+        here = {"sessions": len(self.sessions), "limits": limits}
+        return description_of(self.env_id, self.envs.prototype) | here
 
     def metadata(self) -> dict[str, Any]:
         """Return OpenEnv's record of the environment."""
@@ -255,18 +262,7 @@ class EnvService:
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schemas of actions, observations and states."""
-        text, shown = {"type": "string"}, row_schema(write_space(self.envs.prototype.observation_space))
-        ends = {"done": {"type": "boolean"}, "reward": {"type": ["number", "null"]}}
-        state = {"episode_id": {"type": ["string", "null"]}, "step_count": {"type": "integer", "minimum": 0}}
-        name = self.env_id.rpartition("/")[2].partition("-")[0]
-        return {
-            kind: {"title": name + kind.title(), "type": "object", "properties": members, "required": needed}
-            for kind, members, needed in (
-                ("action", {"action": text}, ["action"]),
-                ("observation", shown | ends, [*shown]),
-                ("state", state, ["step_count"]),
-            )
-        }
+        return schemas_of(self.env_id, self.envs.prototype, self.tools)
 
     def _check_split(self, split: str | None) -> None:
         served = self.envs.tasks.split
@@ -289,20 +285,19 @@ class EnvService:
         own = request.session_id or (client.session if client.session in self.sessions else None)
         played = yield from self.sessions.reset([own], [task], [request.seed], [request.rollout])
         (session,) = played.sessions
-        session.snapshots = request.snapshot
+        session.snapshots, session.instructions = request.snapshot, request.instructions
         if request.episode_id is not None:
             session.episode_id = request.episode_id
         if request.session_id is None:
             self._take(client, session)
-        row = self._row(played)
-        if request.instructions:
-            row["metadata"]["instructions"] = instructions_of(self.envs.prototype, row)
-        return Reply("observation", row)
+        return Reply("observation", self._row(played))
 
     def _step(self, client: Client, data: Any) -> Waiting[Reply]:
+        if isinstance(data, dict) and "type" in data:
+            return (yield from self._tool_step(client, data))
         plain = isinstance(data, dict) and data.keys() == {"action"} and type(data["action"]) is str
         # a record takes as long to parse as a step to play
-        request = _Step(data["action"]) if plain else parse(_Step, data, "step")
+        request = _Step(action=data["action"]) if plain else parse(_Step, data, "step")
         session = self._of(client, request.session_id)
         turns = None if request.turn is None else [request.turn]
         played = yield from self.sessions.step([session.id], [request.action], turns)
@@ -406,6 +401,8 @@ class EnvService:
             columns[name] = columns[name][0]
         (session,) = played.sessions
         columns["metadata"]["episode_id"] = session.episode_id
+        if session.instructions:
+            columns["observation"][INSTRUCTIONS] = instructions_of(self.envs.prototype, columns)
         if session.snapshots:
             columns["metadata"]["snapshot"] = self._held(session)
         return columns
@@ -435,6 +432,29 @@ class EnvService:
             code = -32000 if error.status >= 500 else error.status if error.status < 0 else -32602
             return Reply("mcp", answer | {"error": {"code": code, "message": error.line}})
 
+    def _call(self, session: EnvSession, name: str, arguments: Mapping[str, Any]) -> Waiting[dict[str, Any]]:
+        """Play the action of a tool call; ToolCallError where it fits no tool."""
+        action = action_of(self.tools, ToolCall(name, arguments))
+        return self._row((yield from self.sessions.step([session.id], [action])))
+
+    def _tool_step(self, client: Client, data: Mapping[str, Any]) -> Waiting[Reply]:
+        """Answer an action of OpenEnv's tool clients; a call that fits no tool is no step, but an answer."""
+        request = parse(_ToolStep, data, "step")
+        if request.type == "list_tools":
+            shown = {"observation": {"tools": tool_list(self.tools, "input_schema")}}
+            return Reply("observation", shown | {"reward": None, "done": False, "metadata": {}})
+        session, name = self._of(client, request.session_id), request.tool_name
+        try:
+            row = yield from self._call(session, name, request.arguments)
+        except ToolCallError as error:
+            known = name in {tool.name for tool in self.tools}
+            kind = "invalid_args" if known else "tool_not_found"
+            failed = {"tool_name": name, "error": {"error_type": kind, "message": str(error)}}
+            return Reply("observation", {"observation": failed, "reward": 0.0, "done": False, "metadata": {}})
+        text = row["observation"].get("text", "")
+        row["observation"] |= {"tool_name": name, "result": row["observation"].get(INSTRUCTIONS, text)}
+        return Reply("observation", row)
+
     def _called(self, client: Client, data: Any) -> Waiting[dict[str, Any]]:
         table = data if isinstance(data, dict) and data.get("jsonrpc") == "2.0" else {}
         method, params = table.get("method"), table.get("params", {})
@@ -448,40 +468,27 @@ class EnvService:
                 chosen = params.get("reset", {})
                 if not isinstance(chosen, dict):
                     raise UsageError("reset is an object, such as {'seed': 4}")
-                settings = {"snapshot": False, "instructions": True, **chosen}
-                begun = yield from self._reset(client, settings)
-                version = params.get("protocolVersion")
-                return {
-                    "protocolVersion": version if version in MCP_VERSIONS else MCP_VERSIONS[0],
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": self.env_id, "version": __version__},
-                    "instructions": begun.data["metadata"]["instructions"],
-                }
+                begun = yield from self._reset(client, {"snapshot": False, **chosen})
+                words = begun.data["observation"].get(INSTRUCTIONS, "")
+                return greeting(self.env_id, params.get("protocolVersion"), words)
             case "ping":
                 return {}
             case "tools/list":
-                functions = [tool.schema()["function"] for tool in self.tools]
-                shown = ("name", "description")
-                return {
-                    "tools": [
-                        {key: each[key] for key in shown} | {"inputSchema": each["parameters"]}
-                        for each in functions
-                    ]
-                }
+                return {"tools": tool_list(self.tools, "inputSchema")}
             case "tools/call":
                 name, arguments = params.get("name"), params.get("arguments", {})
                 if not isinstance(name, str) or not isinstance(arguments, dict):
                     raise UsageError("tools/call takes a name and an object of arguments")
-                action = action_of(self.tools, ToolCall(name, arguments))
-                row = self._row((yield from self.sessions.step([self._of(client, own).id], [action])))
+                try:
+                    row = yield from self._call(self._of(client, own), name, arguments)
+                except (ToolCallError, SessionError) as error:
+                    if not client.speaks_mcp or name not in {tool.name for tool in self.tools}:
+                        raise
+                    return tool_result(str(error), None)  # a model reads it, and may try again
                 text = row["observation"].get("text", "")
                 if client.speaks_mcp:
-                    text = instructions_of(self.envs.prototype, row)
-                return {
-                    "content": [{"type": "text", "text": text}],
-                    "structuredContent": row,
-                    "isError": False,
-                }
+                    text = row["observation"].pop(INSTRUCTIONS, text)
+                return tool_result(text, row)
             case "openenv/session/create":
                 settings = {key: value for key, value in params.items() if key != "session_id"}
                 begun = yield from self._reset(Client(), settings)

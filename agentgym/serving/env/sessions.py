@@ -65,6 +65,8 @@ class EnvSession:
     state_hash: str = ""
     snapshots: bool = False
     """Whether observations are returned with snapshots."""
+    instructions: bool = False
+    """Whether observations are returned with instructions."""
     attached: bool = False
     """Whether a WebSocket has opened it."""
 

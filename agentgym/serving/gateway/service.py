@@ -377,7 +377,7 @@ class Gateway:
             return None
         spec = session.spec
         choice = {"task": spec.task, "index": spec.index, "seed": spec.seed, "rollout": spec.rollout}
-        row = await self._ask(session, "reset", choice | {"snapshot": False})
+        row = await self._ask(session, "reset", choice | {"snapshot": False, "instructions": False})
         session.rows, session.info = [env_row(row)], row["metadata"]
         session.spec = replace(spec, task=session.info["task_id"], index=None)
         return row
