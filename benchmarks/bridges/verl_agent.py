@@ -74,7 +74,7 @@ class Comparison:
         }[suite]
         env = SimpleNamespace(**{str(name): loaded.env[name] for name in loaded.env}, agentgym=options)
         config = SimpleNamespace(env=env, data=loaded.data)
-        self.managers = dict(zip(("train", "valid"), make_envs(config, anchor="text"), strict=True))
+        self.managers = dict(zip(("train", "valid"), make_envs(config), strict=True))
 
     def play(self, number: int, record: Mapping[str, Any]) -> None:
         """Play one round and compare it."""
