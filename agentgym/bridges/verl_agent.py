@@ -5,7 +5,7 @@ In a checkout's folder, with the arguments that its script gives to its trainer:
     python -m agentgym.bridges.verl_agent verl.trainer.main_ppo env.env_name=Webshop ...
 
 Nothing of the checkout changes. Managers, prompts, memories and projections are its own; the Ray workers
-below them are replaced, in every process that imports them. ``+env.agentgym.NAME=VALUE`` sets an option of the
+below them are replaced in every process that imports them. ``+env.agentgym.NAME=VALUE`` sets an option of the
 environment; ``splits`` two at once; with ``anchor=text``, GiGPO groups steps by the text shown, as in the
 checkout, and not by ``state_hash``. Every reset of validation plays the first tasks of its split
 (``val_envs.envs.panel``), unless ``validation=drawn``.

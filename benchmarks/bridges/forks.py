@@ -1,0 +1,311 @@
+"""Forks of verl-agent over our environments, by no diff: ``python -m benchmarks.bridges.forks CHECKOUTS``.
+
+Of each checkout in a folder, its trainers are run as `agentgym.bridges.verl_agent` runs them, with an option
+that our environments refuse: the refusal, from within the trainer's Ray task, shows that they are in place.
+Then its own managers play 80 steps of each suite over our environments, compared with verl-agent's own
+(``--base``), and 200 episodes of Search over ours and over its own workers, by one retrieval server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from agentgym.envs.multihop.builtin.articles import builtin_passages
+from agentgym.envs.multihop.builtin.tasks import builtin_questions
+from agentgym.errors import UsageError
+from agentgym.retrieval.searcher import search_in_memory
+from agentgym.serving.retrieval.app import RetrievalService
+from agentgym.serving.retrieval.server import RetrievalServer
+from benchmarks.bridges.forks_peer import ROWS, SUITES
+from benchmarks.harness.report import machine, parser, publish, table
+from benchmarks.speed.webshop_original import commit_of
+
+OUT = Path(__file__).with_suffix(".json")
+STEPS, EPISODES = 80, 200
+BASE = "d0b97244c50f17fb43a6ef0a15bca0e95a044ff7"
+"""verl-agent at d0b9724, with which forks are compared."""
+
+FIELDS = ("episode", "prompt", "anchor", "response", "reward", "end", "validity", "won")
+COMPARED = ("prompt", "anchor", "reward", "end", "validity", "won")
+PACKAGES = ("ray", "torch", "transformers", "omegaconf", "hydra-core", "tensordict")
+REFUSED = "unknown anchor 'nonsense'"
+PROBE = (
+    *("env.env_name=Webshop", "data.train_batch_size=2", "data.val_batch_size=4"),
+    *("+env.agentgym.anchor=nonsense", "actor_rollout_ref.model.path=/nowhere"),
+)
+MAX_STUBS = 12
+
+STUBS = """
+import os, sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+NAMES = [name for name in os.environ["FORK_STUBS"].split(",") if name]
+class Stub(ModuleType):
+    __path__ = []
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__init__": lambda self, *given, **named: None})
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if any(f"{name}.".startswith(f"{each}.") for each in NAMES):
+            return ModuleSpec(name, Finder, is_package=True)
+    @staticmethod
+    def create_module(spec):
+        return Stub(spec.name)
+    @staticmethod
+    def exec_module(module):
+        pass
+sys.meta_path.insert(0, Finder)
+"""
+"""Module ``sitecustomize`` of a checkout's processes: empty classes in place of what cannot be imported."""
+
+
+class Fork:
+    """A checkout, and how its processes are run."""
+
+    def __init__(self, checkout: Path, folder: Path):
+        """Write the module of stubs."""
+        self.checkout, self.folder, self.stubs = checkout, folder, list[str]()
+        (folder / "sitecustomize.py").write_text(STUBS, encoding="utf-8")
+
+    def run(self, module: str, *arguments: str) -> str:
+        """Run a module in the checkout's folder; return what it prints, problems at the end."""
+        path = os.pathsep.join([str(self.folder), str(Path.cwd())])
+        env = {**os.environ, "PYTHONPATH": path, "FORK_STUBS": ",".join(self.stubs), "RAY_DEDUP_LOGS": "0"}
+        command = [sys.executable, "-W", "ignore", "-m", module, *arguments]
+        done = subprocess.run(command, cwd=self.checkout, env=env, capture_output=True, text=True)
+        return done.stdout + done.stderr
+
+    def retry(self, module: str, *arguments: str) -> str:
+        """Run a module as often as another import of it needs a stub; return the last output."""
+        for _ in range(MAX_STUBS):
+            said = self.run(module, *arguments)
+            missing = re.search(r"No module named '([\w.]+)'|cannot import name '\w+' from '([\w.]+)'", said)
+            name = missing and (missing[1] or missing[2])
+            if not name or name in self.stubs or said.count(REFUSED):
+                return said
+            self.stubs.append(name)
+        return said
+
+    def trainers(self) -> list[str]:
+        """Return the modules that make environments within a task of Ray."""
+        files = [
+            path for part in ("verl/trainer", "recipe") for path in self.checkout.glob(f"{part}/**/main_*.py")
+        ]
+        texts = {path: path.read_text(encoding="utf-8") for path in sorted(files)}
+        named = [
+            path.relative_to(self.checkout).with_suffix("")
+            for path, text in texts.items()
+            if "make_envs" in text
+        ]
+        return [".".join(path.parts) for path in named]
+
+    def suites(self) -> list[str]:
+        """Return those of our suites that the checkout has."""
+        packages = self.checkout / "agent_system" / "environments" / "env_package"
+        return [suite for suite in SUITES if (packages / suite / "projection.py").exists()]
+
+    def play(self, name: str, *arguments: str) -> dict[str, Any]:
+        """Play by the managers; return what `benchmarks.bridges.forks_peer` writes."""
+        out = self.folder / f"{name}.json"
+        said = self.retry("benchmarks.bridges.forks_peer", str(out), *arguments)
+        if not out.exists():
+            raise UsageError(f"{self.checkout.name} does not play: {said.strip()[-1000:]}")
+        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        return found
+
+
+@contextmanager
+def retrieval_server() -> Iterator[str]:
+    """Serve the built-in passages at an address of this machine."""
+    service = RetrievalService(search_in_memory(builtin_passages(), corpus="multihop builtin"))
+    with RetrievalServer("127.0.0.1", 0, service) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"{server.url}/retrieve"
+        finally:
+            server.stop()
+            thread.join()
+
+
+def questions() -> list[list[dict[str, Any]]]:
+    """Return rounds of questions, as data files of the checkouts have them."""
+    asked = [task.content for task in builtin_questions("searchqa", "test")[:EPISODES]]
+    rows = [
+        {
+            "question": one.question,
+            "ground_truth": {"target": [one.answer, *one.aliases]},
+            "data_source": "nq",
+        }
+        for one in asked
+    ]
+    return [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+
+
+def differences(ours: Sequence[Sequence[Any]], theirs: Sequence[Sequence[Any]]) -> dict[str, int]:
+    """Return in how many steps each field differs; a step that one side lacks differs in all."""
+    places = {name: FIELDS.index(name) for name in COMPARED}
+    lacking = abs(len(ours) - len(theirs))
+    return {
+        name: lacking + sum(one[place] != other[place] for one, other in zip(ours, theirs, strict=False))
+        for name, place in places.items()
+    }
+
+
+def summary(played: Mapping[str, Any], base: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a suite's steps come to."""
+    steps = played["steps"]
+    prompts = "\0".join(step[FIELDS.index("prompt")] for step in steps)
+    return {
+        **{"panel": played["panel"], "steps": len(steps), "episodes": len({step[0] for step in steps})},
+        "valid": sum(step[FIELDS.index("validity")] for step in steps),
+        "prompts": hashlib.sha256(prompts.encode()).hexdigest()[:16],
+        "differences": None if base is None else differences(steps, base["steps"]),
+    }
+
+
+def examine(checkout: Path, base: dict[str, Any], url: str, only: Sequence[str]) -> dict[str, Any]:
+    """Return the report on a fork."""
+    with tempfile.TemporaryDirectory() as name:
+        fork, trainers = Fork(checkout, Path(name)), {}
+        for trainer in fork.trainers():
+            if not only or trainer.rpartition(".")[2] in only:
+                fork.stubs.clear()
+                said = fork.retry("agentgym.bridges.verl_agent", trainer, *PROBE)
+                last = [line for line in said.strip().splitlines() if line.strip()]
+                reached = REFUSED in said
+                trainers[trainer] = {
+                    "reached": reached,
+                    "stubs": list(fork.stubs),
+                    "said": "" if reached else last[-1],
+                }
+        fork.stubs.clear()
+        suites = fork.suites()
+        played = fork.play("ours", *suites, "--steps", str(STEPS))
+        base = base or played
+        asked = fork.folder / "questions.json"
+        asked.write_text(json.dumps(questions()), encoding="utf-8")
+        given = ("search", "--url", url, "--questions", str(asked))
+        ours, theirs = (fork.play(side, *given, *own)["search"]["steps"] for side, own in SIDES.items())
+        return {
+            **{"commit": commit_of(checkout), "trainers": trainers, "stubs": list(fork.stubs)},
+            "suites": {suite: summary(played[suite], base[suite]) for suite in suites},
+            "search": {
+                **{"episodes": len({step[0] for step in ours}), "steps": len(ours)},
+                "won": sum(step[FIELDS.index("won")] for step in ours),
+                "differences": differences(ours, theirs),
+            },
+            "played": played,
+        }
+
+
+SIDES: Mapping[str, Sequence[str]] = {"served": (), "own": ("--own",)}
+
+
+def main() -> int:
+    """Examine every checkout and write the report; 1 where a fork does not run over our environments."""
+    given = parser(__spec__.name, __doc__, OUT)
+    given.add_argument("checkouts", type=Path, help="folder of checkouts")
+    given.add_argument("--trainers", nargs="*", default=[], help="names such as main_sdar; all without it")
+    options = given.parse_args()
+    found = [
+        each for each in sorted(options.checkouts.iterdir()) if (each / "agent_system/environments").is_dir()
+    ]
+    if not found:
+        raise UsageError(f"{options.checkouts} has no checkout of verl-agent or a fork of it")
+    found.sort(key=lambda checkout: commit_of(checkout) != BASE)
+    if commit_of(found[0]) != BASE:
+        raise UsageError(
+            f"{options.checkouts} has no verl-agent at {BASE[:10]}, with which forks are compared"
+        )
+    report: dict[str, Any] = {
+        "versions": {package: version(package) for package in PACKAGES},
+        "machine": f"{machine()['cpu'].partition(',')[0]}, {os.cpu_count()} cores",
+        "forks": {},
+    }
+    base: dict[str, Any] = {}
+    with retrieval_server() as url:
+        for checkout in found:
+            fork = examine(checkout, base, url, options.trainers)
+            base = base or fork["played"]
+            del fork["played"]
+            report["forks"][checkout.name] = fork
+    publish(options.out, report, markdown(report))
+    forks = report["forks"].values()
+    return int(not all(trainer["reached"] for fork in forks for trainer in fork["trainers"].values()))
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """Write the report for people."""
+    versions = ", ".join(f"{name} {number}" for name, number in report["versions"].items())
+    lines = [
+        "# Forks of verl-agent over these environments",
+        "",
+        *INTRODUCTION,
+        "",
+        f"{report['machine']}. {versions}.",
+    ]
+    for name, fork in report["forks"].items():
+        lines += ["", f"## {name} at {fork['commit'][:10]}", ""]
+        rows = [(f"`{trainer}`", *_reached(found)) for trainer, found in fork["trainers"].items()]
+        lines += [*table(("trainer", "our environments in its Ray task", "stubs"), rows), ""]
+        counts = ("steps", "episodes", "valid", "prompts")
+        suites = [
+            (
+                suite,
+                f"{found['panel']['name']}, {found['panel']['sha256'][:10]}",
+                *(found[key] for key in counts),
+                *(found["differences"][key] for key in COMPARED),
+            )
+            for suite, found in fork["suites"].items()
+        ]
+        lines += table(("suite", "panel", *counts, *(f"other {key}" for key in COMPARED)), suites)
+        search = fork["search"]
+        differing = ", ".join(f"{key} {count}" for key, count in search["differences"].items())
+        lines += [
+            "",
+            f"Search beside its own workers: {search['episodes']} episodes, {search['steps']} steps, ",
+        ]
+        lines[-1] += f"{search['won']} answers right; steps that differ: {differing}."
+        if fork["stubs"]:
+            lines += ["", f"Stubs for its managers: {', '.join(f'`{each}`' for each in fork['stubs'])}."]
+    return "\n".join(lines) + "\n"
+
+
+def _reached(found: Mapping[str, Any]) -> tuple[str, str]:
+    stubs = ", ".join(f"`{each}`" for each in found["stubs"])
+    return "yes" if found["reached"] else f"no: {found['said'][:160]}", stubs or "none"
+
+
+INTRODUCTION = (
+    "`make bridge-forks CHECKOUTS=folder`: no file of a checkout is changed. Each trainer was started as",
+    "`python -m agentgym.bridges.verl_agent TRAINER`, with an option that our environments refuse; a yes is",
+    "that refusal, from within the trainer's own task of Ray. What a processor cannot import of a trainer has",
+    "a stub. Trainers need GPUs after that point, and were not run further.",
+    "",
+    f"At least {STEPS} steps of each suite follow: scripted responses, a third of them malformed in half of the",
+    "rows, by the fork's own managers over our environments. `prompts` is the digest of all prompts; the last",
+    "columns count steps that differ from those of verl-agent at d0b9724 over our environments: what the fork",
+    "itself changes. Search was also played over its own workers, with one server of passages for both",
+    "sides: there, a difference would be ours. Empty queries were left out: its workers send them to the server,",
+    "ours find nothing.",
+)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
