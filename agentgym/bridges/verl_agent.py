@@ -23,12 +23,12 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
-from agentgym.bridges.verl_agent_rows import GameRows
+from agentgym.bridges.verl_agent_rows import ForkRows
 from agentgym.bridges.verl_agent_search import SearchRows
 from agentgym.errors import UsageError
 from agentgym.io.optional import import_named
 
-ROWS = {"alfworld": GameRows, "webshop": GameRows, "sokoban": GameRows, "search": SearchRows}
+ROWS = {"alfworld": ForkRows, "webshop": ForkRows, "sokoban": ForkRows, "search": SearchRows}
 MANAGERS = frozenset(f"{name}EnvironmentManager" for name in ("AlfWorld", "Webshop", "Sokoban", "Search"))
 _MODULE = "agentgym.bridges.verl_agent"
 _RAY_HOOK = "RAY_RUNTIME_ENV_HOOK"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -25,14 +24,17 @@ MOVES = (None, "up", "down", "left", "right")
 CELLS = str.maketrans({ours: f" {theirs} \t" for ours, theirs in zip("# .*$@+", "#_O√XPS", strict=True)})
 
 
-class ForkRows(ABC):
+class ForkRows:
     """Tasks x group episodes, those of one task side by side; one that is over stays as it is.
 
     A checkout's ``build_SUITE_envs`` makes them, and its manager opens them, which has its configuration.
+    These are of ALFWorld, WebShop and Sokoban.
     """
 
     infos: list[dict[str, Any]]
     """Info of each row's last step."""
+    dones: Any
+    """Whether each row's episode is over: bools, one a row."""
 
     def __init__(
         self,
@@ -77,19 +79,6 @@ class ForkRows(ABC):
         if validation == "fixed" and not self._is_train and self.tasks is not None:
             self.panel = TaskPanel.first(self.tasks, self.num_rows // self.group)
 
-    @property
-    @abstractmethod
-    def tasks(self) -> TaskSet | None:
-        """Tasks of the split; None where the checkout's data files alone have them."""
-
-    @abstractmethod
-    def _defaults(self, env: Any) -> tuple[Sequence[str], dict[str, Any]]:
-        """Return the splits, and the options with which episodes equal those of the checkout's workers."""
-
-    @abstractmethod
-    def _open(self, split: str, options: dict[str, Any]) -> None:
-        """Open a split."""
-
     def _drawn(self) -> list[str]:
         """Return each row's task where nothing names it."""
         if self.panel is not None:
@@ -103,11 +92,8 @@ class ForkRows(ABC):
         drawn = self._rng.choice(len(known), count, replace=len(known) < count)
         return [known[i].id for i in np.repeat(drawn, self.group).tolist()]
 
-
-class GameRows(ForkRows):
-    """Rows of ALFWorld, WebShop or Sokoban."""
-
     def _defaults(self, env: Any) -> tuple[Sequence[str], dict[str, Any]]:
+        """Return the splits, and the options with which episodes equal those of the checkout's workers."""
         given = self._settings
         if self.suite == "alfworld":  # its config_tw.yaml ends episodes after 50 steps
             if "Thor" in env.env_name:
@@ -131,12 +117,16 @@ class GameRows(ForkRows):
     def _open(self, split: str, options: dict[str, Any]) -> None:
         env_id = f"agentgym/{'Visual' * (self.mode == 'rgb_array')}{SUITES[self.suite]}-v0"
         self.envs = open_vector(env_id, self.num_rows, split=split, options=options)
-        self.close, self.render = self.envs.close, lambda mode: list(self.texts)
+        self.render = lambda mode: list(self.texts)
 
     @property
-    def tasks(self) -> TaskSet:
+    def tasks(self) -> TaskSet | None:
         """Tasks of the split."""
         return self.envs.tasks
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.envs.close()
 
     def reset(self) -> tuple[Any, ...]:
         """Begin an episode in every row; return what a checkout's workers return."""

@@ -17,13 +17,14 @@ from agentgym.envs.multihop.builtin.tasks import builtin_questions
 from agentgym.envs.multihop.corpora import BUILTIN, open_corpus
 from agentgym.envs.multihop.data.importer import open_questions
 from agentgym.envs.multihop.data.questions import StoredQuestion
+from agentgym.envs.multihop.env import UNANSWERED
 from agentgym.envs.multihop.forms import normal_query
 from agentgym.envs.multihop.scoring import score_answer
 from agentgym.envs.multihop.suite import SEARCHQA_SUITE
 from agentgym.envs.multihop.tasks import StoredQuestions
 from agentgym.errors import UsageError
 from agentgym.io.untrusted import loads_json
-from agentgym.retrieval.corpus.wire_formats import read_answer, write_request
+from agentgym.retrieval.corpus.wire_formats import write_request
 from agentgym.retrieval.engines.http_client import CONNECTIONS, HttpClient, reason
 from agentgym.retrieval.engines.remote import ATTEMPTS
 
@@ -57,13 +58,13 @@ class SearchRows(ForkRows):
         self._questions = None if dataset is None else _questions(dataset, split)
         self._corpus = None
         if search is not None:
-            named = (dataset or BUILTIN, SEARCHQA_SUITE.name, options.get("corpus", "union"), search)
-            self._corpus = open_corpus(*named, options.get("encoder"), options.get("device", "auto"))
-            check_choice("corpus", self._corpus.name, ("union", "fullwiki"))
+            check_choice("corpus", corpus := options.get("corpus", "union"), ("union", "fullwiki"))
+            named = (dataset or BUILTIN, SEARCHQA_SUITE.name, corpus, search, options.get("encoder"))
+            self._corpus = open_corpus(*named, options.get("device", "auto"))
 
     @property
     def tasks(self) -> TaskSet | None:
-        """Questions of the option ``dataset``; None without it."""
+        """Questions of the option ``dataset``; None where the checkout's data files alone have them."""
         return self._questions
 
     def reset(self, kwargs: Any = None) -> tuple[Any, ...]:
@@ -71,14 +72,13 @@ class SearchRows(ForkRows):
         asked = self._drawn() if self.env_kwargs is None else list(self.env_kwargs)
         if len(asked) > self.num_rows:
             raise UsageError(f"{len(asked)} questions for {self.num_rows} rows: raise data.val_batch_size")
-        self._tasks = [self._task(each) for each in asked]
+        self._asked = [self._task(each) for each in asked]
         self.dones, self._turns = [False] * len(asked), 0
-        self._said = [""] * len(asked)
-        """Each episode's actions and passages, in which the checkout looks for the answer."""
+        self._said = [""] * len(asked)  # actions and passages, in which the checkout looks for the answer
         self._found: list[set[str]] = [set() for _ in asked]
         self._queries: list[set[str]] = [set() for _ in asked]
         self.infos = [self._info(i, None) for i in range(len(asked))]
-        return [task.content.question for task in self._tasks], self.infos
+        return [task.content.question for task in self._asked], self.infos
 
     def step(self, actions: Sequence[str]) -> tuple[Any, ...]:
         """Play what the checkout's projection returns; return what its environment returns."""
@@ -111,15 +111,13 @@ class SearchRows(ForkRows):
             client.close()
 
     def _info(self, row: int, answer: str | None) -> dict[str, Any]:
-        task, turn = self._tasks[row], self._turns
-        question: StoredQuestion = task.content
-        score = score_answer(answer or "", question.answer, question.aliases, "squad")
-        em, f1 = (0.0, 0.0) if answer is None else (score.em, score.f1)
-        state = (task.id, sorted(self._found[row]), sorted(self._queries[row]), answer, self.dones[row])
-        return {
-            **{"task_id": task.id, "data_source": task.type, "turn": turn, "state_hash": content_id(state)},
-            **{"won": em == 1.0, "score": em, "f1": f1, "tool_calling": not self.dones[row]},
-        }
+        task, over = self._asked[row], self.dones[row]
+        gold = (task.content.answer, task.content.aliases)
+        score = UNANSWERED if answer is None else score_answer(answer, *gold, "squad")
+        state = (task.id, sorted(self._found[row]), sorted(self._queries[row]), answer, over)
+        named = {"task_id": task.id, "data_source": task.type, "state_hash": content_id(state)}
+        scores = {"won": score.em == 1.0, "score": score.em, "f1": score.f1}
+        return {**named, **scores, "turn": self._turns, "tool_calling": not over}
 
     def _task(self, named: Any) -> Task:
         """Return the question of a row: one of ours, by id, or the checkout's, with its gold answers."""
@@ -156,13 +154,10 @@ class SearchRows(ForkRows):
         if answer.status != 200:
             client.fail(f"answers {answer.status}{reason(answer.body)}")
         try:
-            read_answer(answer.body, 1, self._k)
-        except UsageError as error:
-            client.fail(f"gives no answer of a retrieval server: {error}")
-        found = [each["document"] for each in loads_json(answer.body, "the answer")["result"][0]]
-        return [
-            str(each.get("contents", f"{each.get('title')}\n{each.get('text')}")).strip() for each in found
-        ]
+            found = loads_json(answer.body, "the answer")["result"][0]
+            return [str(each["document"]["contents"]).strip() for each in found]
+        except (UsageError, KeyError, IndexError, TypeError):
+            client.fail("gives no answer of a retrieval server: a list 'result' of documents with 'contents'")
 
 
 def _questions(dataset: str, split: str) -> TaskSet:

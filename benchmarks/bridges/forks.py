@@ -295,15 +295,15 @@ def _reached(found: Mapping[str, Any]) -> tuple[str, str]:
 INTRODUCTION = (
     "`make bridge-forks CHECKOUTS=folder`: no file of a checkout is changed. Each trainer was started as",
     "`python -m agentgym.bridges.verl_agent TRAINER`, with an option that our environments refuse; a yes is",
-    "that refusal, from within the trainer's own task of Ray. What a processor cannot import of a trainer has",
-    "a stub. Trainers need GPUs after that point, and were not run further.",
+    "that refusal, from within the trainer's own task of Ray. What a processor cannot import of a trainer,",
+    "or what its repository lacks, has a stub. Beyond that point trainers need GPUs, and were not run.",
     "",
-    f"At least {STEPS} steps of each suite follow: scripted responses, a third of them malformed in half of the",
-    "rows, by the fork's own managers over our environments. `prompts` is the digest of all prompts; the last",
-    "columns count steps that differ from those of verl-agent at d0b9724 over our environments: what the fork",
-    "itself changes. Search was also played over its own workers, with one server of passages for both",
-    "sides: there, a difference would be ours. Empty queries were left out: its workers send them to the server,",
-    "ours find nothing.",
+    f"At least {STEPS} steps of each suite follow: scripted responses, of which in half of the rows 30 % or 50 %",
+    "are malformed, by the fork's own managers over our environments. `prompts` is the digest of all prompts;",
+    "the last columns count steps that differ from those of verl-agent at d0b9724 over our environments: what",
+    "the fork itself changes. Search was also played over its own workers, with one server of passages for",
+    "both sides: there, a difference would be ours. Empty queries were left out: its workers send them to the",
+    "server, ours find nothing.",
 )
 
 

@@ -72,7 +72,9 @@ class Comparison:
             "webshop": {"tagger": "blank-en"},  # as the stand-in for spaCy's model tags
             "sokoban": {"dataset": str(folder / "levels")},
         }[suite]
-        env = SimpleNamespace(**{str(name): loaded.env[name] for name in loaded.env}, agentgym=options)
+        env = SimpleNamespace(
+            **{str(name): loaded.env[name] for name in loaded.env}, agentgym={**options, "anchor": "text"}
+        )
         config = SimpleNamespace(env=env, data=loaded.data)
         self.managers = dict(zip(("train", "valid"), make_envs(config), strict=True))
 
@@ -219,7 +221,6 @@ def main() -> int:
         sys.path.insert(0, str(workspace.checkout))
         report |= {
             "commit": options.commit or commit_of(options.checkout),
-            "changed lines": workspace.changed_lines,
             "versions": {package: version(package) for package in PACKAGES},
             "machine": f"{machine()['cpu'].partition(',')[0]}, {os.cpu_count()} cores",
         }

@@ -3,8 +3,6 @@
 `test_verl_agent_recorded.py` replays what its own workers did.
 """
 
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +12,6 @@ from agentgym.bridges.verl_agent import make_envs
 from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
 from tests.bridges.verl_agent_stand_in import MANAGERS, config, standing_in
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -228,16 +224,3 @@ def test_outside_a_checkout_it_says_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="agent_system"):
         make_envs(config("sokoban"))
-
-
-def test_the_diff_is_of_two_lines_and_applies(tmp_path):
-    diff = ROOT / "examples" / "verl_agent.diff"
-    lines = diff.read_text(encoding="utf-8").splitlines()
-    added = [line for line in lines if line.startswith("+") and not line.startswith("+++")]
-    removed = [line[1:] for line in lines if line.startswith("-") and not line.startswith("---")]
-    assert len(added) == len(removed) == 2
-    script = tmp_path / "verl" / "trainer" / "main_ppo.py"
-    script.parent.mkdir(parents=True)
-    script.write_text("\n".join(["#"] * 69 + ["", *removed, "", "#"]) + "\n", encoding="utf-8")
-    subprocess.run(["git", "apply", str(diff)], cwd=tmp_path, check=True)
-    assert [line[1:] for line in added] == script.read_text(encoding="utf-8").splitlines()[70:72]
