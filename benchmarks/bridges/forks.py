@@ -185,16 +185,10 @@ def examine(checkout: Path, base: dict[str, Any], url: str, only: Sequence[str])
         fork, trainers = Fork(checkout, Path(name)), {}
         for trainer in fork.trainers():
             if not only or trainer.rpartition(".")[2] in only:
-                fork.stubs.clear()
                 said = fork.retry("agentgym.bridges.verl_agent", trainer, *PROBE)
                 last = [line for line in said.strip().splitlines() if line.strip()]
                 reached = REFUSED in said
-                trainers[trainer] = {
-                    "reached": reached,
-                    "stubs": list(fork.stubs),
-                    "said": "" if reached else last[-1],
-                }
-        fork.stubs.clear()
+                trainers[trainer] = {"reached": reached, "said": "" if reached else last[-1]}
         suites = fork.suites()
         played = fork.play("ours", *suites, "--steps", str(STEPS))
         base = base or played
@@ -203,7 +197,7 @@ def examine(checkout: Path, base: dict[str, Any], url: str, only: Sequence[str])
         given = ("search", "--url", url, "--questions", str(asked))
         ours, theirs = (fork.play(side, *given, *own)["search"]["steps"] for side, own in SIDES.items())
         return {
-            **{"commit": commit_of(checkout), "trainers": trainers, "stubs": list(fork.stubs)},
+            **{"commit": commit_of(checkout), "trainers": trainers, "stubs": fork.stubs},
             "suites": {suite: summary(played[suite], base[suite]) for suite in suites},
             "search": {
                 **{"episodes": len({step[0] for step in ours}), "steps": len(ours)},
@@ -245,7 +239,7 @@ def main() -> int:
             base = base or fork["played"]
             del fork["played"]
             report["forks"][checkout.name] = fork
-    publish(options.out, report, markdown(report))
+            publish(options.out, report, markdown(report))
     forks = report["forks"].values()
     return int(not all(trainer["reached"] for fork in forks for trainer in fork["trainers"].values()))
 
@@ -262,8 +256,13 @@ def markdown(report: Mapping[str, Any]) -> str:
     ]
     for name, fork in report["forks"].items():
         lines += ["", f"## {name} at {fork['commit'][:10]}", ""]
-        rows = [(f"`{trainer}`", *_reached(found)) for trainer, found in fork["trainers"].items()]
-        lines += [*table(("trainer", "our environments in its Ray task", "stubs"), rows), ""]
+        rows = [
+            (f"`{trainer}`", "yes" if found["reached"] else f"no: {found['said'][:160]}")
+            for trainer, found in fork["trainers"].items()
+        ]
+        lines += [*table(("trainer", "our environments in its Ray task"), rows), ""]
+        stubs = ", ".join(f"`{each}`" for each in fork["stubs"]) or "none"
+        lines += [f"Stubs: {stubs}.", ""]
         counts = ("steps", "episodes", "valid", "prompts")
         suites = [
             (
@@ -282,14 +281,7 @@ def markdown(report: Mapping[str, Any]) -> str:
             f"Search beside its own workers: {search['episodes']} episodes, {search['steps']} steps, ",
         ]
         lines[-1] += f"{search['won']} answers right; steps that differ: {differing}."
-        if fork["stubs"]:
-            lines += ["", f"Stubs for its managers: {', '.join(f'`{each}`' for each in fork['stubs'])}."]
     return "\n".join(lines) + "\n"
-
-
-def _reached(found: Mapping[str, Any]) -> tuple[str, str]:
-    stubs = ", ".join(f"`{each}`" for each in found["stubs"])
-    return "yes" if found["reached"] else f"no: {found['said'][:160]}", stubs or "none"
 
 
 INTRODUCTION = (
@@ -298,12 +290,12 @@ INTRODUCTION = (
     "that refusal, from within the trainer's own task of Ray. What a processor cannot import of a trainer,",
     "or what its repository lacks, has a stub. Beyond that point trainers need GPUs, and were not run.",
     "",
-    f"At least {STEPS} steps of each suite follow: scripted responses, of which in half of the rows 30 % or 50 %",
-    "are malformed, by the fork's own managers over our environments. `prompts` is the digest of all prompts;",
-    "the last columns count steps that differ from those of verl-agent at d0b9724 over our environments: what",
-    "the fork itself changes. Search was also played over its own workers, with one server of passages for",
-    "both sides: there, a difference would be ours. Empty queries were left out: its workers send them to the",
-    "server, ours find nothing.",
+    f"At least {STEPS} steps of each suite follow, by the fork's own managers over our environments:",
+    "scripted responses, of which in half of the rows 30 % or 50 % are malformed. `prompts` is the digest of all",
+    "prompts; the last columns count steps that differ from those of verl-agent at d0b9724 over our",
+    "environments: what the fork itself changes. Search was also played over its own workers, with one",
+    "server of passages for both sides: there, a difference would be ours. Empty queries were left out: its workers",
+    "send them to the server, ours find nothing.",
 )
 
 
