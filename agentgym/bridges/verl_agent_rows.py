@@ -73,8 +73,10 @@ class ForkRows:
         options |= dict(getattr(config.env, "agentgym", None) or {})
         splits, validation = options.pop("splits", splits), options.pop("validation", "fixed")
         check_choice("validation", validation, ("fixed", "drawn"))
-        self.anchor = options.pop("anchor", self.anchor)
-        check_choice("anchor", self.anchor, Anchor)
+        gigpo = getattr(getattr(config, "algorithm", None), "gigpo", None)
+        similar = bool(getattr(gigpo, "enable_similarity", False))
+        self.anchor = options.pop("anchor", "text" if similar else "state")
+        check_choice("anchor", self.anchor, ("text",) if similar else Anchor)  # similarity compares texts
         self._open(splits[not self._is_train], options)
         if validation == "fixed" and not self._is_train and self.tasks is not None:
             self.panel = TaskPanel.first(self.tasks, self.num_rows // self.group)

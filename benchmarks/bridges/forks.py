@@ -291,11 +291,11 @@ INTRODUCTION = (
     "or what its repository lacks, has a stub. Beyond that point trainers need GPUs, and were not run.",
     "",
     f"At least {STEPS} steps of each suite follow, by the fork's own managers over our environments:",
-    "scripted responses, of which in half of the rows 30 % or 50 % are malformed. `prompts` is the digest of all",
-    "prompts; the last columns count steps that differ from those of verl-agent at d0b9724 over our",
+    "scripted responses, of which in half of the rows 30 % or 50 % are malformed. `prompts` is the digest of",
+    "all prompts; the last columns count steps that differ from those of verl-agent at d0b9724 over our",
     "environments: what the fork itself changes. Search was also played over its own workers, with one",
-    "server of passages for both sides: there, a difference would be ours. Empty queries were left out: its workers",
-    "send them to the server, ours find nothing.",
+    "server of passages for both sides: there, a difference would be ours. Empty queries were left out: its",
+    "workers send them to the server, ours find nothing.",
 )
 
 

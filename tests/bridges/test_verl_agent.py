@@ -115,6 +115,17 @@ def test_text_is_the_other_anchor(checkout):
     assert train.step(["look"] * 4)[0]["anchor"] == train.envs.texts
 
 
+def test_similarity_compares_texts(checkout):
+    for similar, anchor in ((True, "text"), (False, "state")):
+        given = config("sokoban")
+        given.algorithm = SimpleNamespace(gigpo=SimpleNamespace(enable_similarity=similar))
+        assert [manager.envs.anchor for manager in make_envs(given)] == [anchor] * 2
+    given = config("sokoban", anchor="state")
+    given.algorithm = SimpleNamespace(gigpo=SimpleNamespace(enable_similarity=True))
+    with pytest.raises(UsageError, match=r"unknown anchor 'state'.*; choose one of text"):
+        make_envs(given)
+
+
 def test_a_row_that_is_over_stays_as_it_is_and_pays_nothing(checkout):
     train, _ = make_envs(config("alfworld", tasks=1, group=2, dataset="builtin"))
     _, infos = train.reset([{"task": train.envs.envs.tasks[0].id}] * 2)
