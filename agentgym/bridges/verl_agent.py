@@ -13,6 +13,7 @@ checkout, and not by ``state_hash``. Every reset of validation plays the first t
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import runpy
@@ -26,7 +27,6 @@ from typing import Any
 from agentgym.bridges.verl_agent_rows import ForkRows
 from agentgym.bridges.verl_agent_search import SearchRows
 from agentgym.errors import UsageError
-from agentgym.io.optional import import_named
 
 ROWS = {"alfworld": ForkRows, "webshop": ForkRows, "sokoban": ForkRows, "search": SearchRows}
 MANAGERS = frozenset(f"{name}EnvironmentManager" for name in ("AlfWorld", "Webshop", "Sokoban", "Search"))
@@ -97,7 +97,7 @@ def replace_workers() -> None:
     if any(isinstance(finder, type) and finder.__name__ == _ForkFinder.__name__ for finder in sys.meta_path):
         return
     if "agent_system.environments.env_manager" in sys.modules:
-        raise UsageError(f"agent_system.environments is imported already: import {_MODULE} before it")
+        raise UsageError("agent_system.environments is imported already: replace its workers before")
     sys.meta_path.insert(0, _ForkFinder)
 
 
@@ -107,21 +107,6 @@ def ray_environment(runtime_env: Mapping[str, Any] | None) -> dict[str, Any]:
     Ray calls it by the name in its variable ``RAY_RUNTIME_ENV_HOOK``.
     """
     return {**(runtime_env or {}), "worker_process_setup_hook": f"{_MODULE}.{replace_workers.__name__}"}
-
-
-def make_envs(config: Any, *, module: str = "agent_system.environments") -> Any:
-    """Return the managers of training and of validation, as the checkout's function of this name does.
-
-    Args:
-        config: the checkout's.
-        module: module of its managers; its HGPO has its own, ``recipe.hgpo``.
-
-    Raises:
-        UsageError: an unknown option, or this is not run in a checkout.
-        MissingDataError: the suite's data is not on this machine.
-    """
-    replace_workers()
-    return import_named(f"{module}.env_manager").make_envs(config)
 
 
 def run_trainer(arguments: Sequence[str]) -> None:

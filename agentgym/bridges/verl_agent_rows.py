@@ -36,30 +36,24 @@ class ForkRows:
     dones: Any
     """Whether each row's episode is over: bools, one a row."""
 
-    def __init__(
-        self,
-        suite: str,
-        *sizes: Any,
-        is_train: bool,
-        seed: int = 0,
-        env_num: int = 1,
-        group_n: int = 1,
-        env_kwargs: Mapping[str, Any] | None = None,
-        mode: str = MODES[0],
-        **others: Any,
-    ):
-        """Take a checkout's arguments: ``sizes`` ends with seed, tasks and group, or they are named.
+    def __init__(self, suite: str, *sizes: Any, is_train: bool, **named: Any):
+        """Take a checkout's arguments: ``sizes`` ends with seed, tasks and group, or they are ``named``.
 
-        ``env_kwargs`` are the suite's settings; ``others``, such as Ray's resources, have no use here.
+        ``env_kwargs`` among them are the suite's settings; others, such as Ray's resources, have no use here.
         """
-        seed, env_num, group_n = sizes[-3:] or (seed, env_num, group_n)
-        self.suite, self.mode, self.group, self.num_rows = suite, mode, group_n, env_num * group_n
+        seed, tasks, group = sizes[-3:] or (named[name] for name in ("seed", "env_num", "group_n"))
+        self.suite, self.mode, self.group, self.num_rows = (
+            suite,
+            named.get("mode", MODES[0]),
+            group,
+            tasks * group,
+        )
         self.env_kwargs: Sequence[Mapping[str, Any]] | None = None
         self.panel: TaskPanel | None = None
         """Tasks of every reset, repeated from the first where rows are left; None to draw them anew."""
         self.anchor: Anchor = "state"
         """Key by which GiGPO groups steps: the hash of the state, or what is shown."""
-        self._is_train, self._settings = is_train, dict(env_kwargs or {})
+        self._is_train, self._settings = is_train, dict(named.get("env_kwargs", {}))
         self._rng = np.random.default_rng(seed)
 
     def open(self, config: Any) -> None:

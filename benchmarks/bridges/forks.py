@@ -8,6 +8,7 @@ Then its own managers play 80 steps of each suite over our environments, compare
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
@@ -119,6 +120,13 @@ class Fork:
         packages = self.checkout / "agent_system" / "environments" / "env_package"
         return [suite for suite in SUITES if (packages / suite / "projection.py").exists()]
 
+    def code(self, suite: str) -> dict[str, str]:
+        """Return the syntax trees of a suite's modules but its projection, without blanks and comments."""
+        folder = self.checkout / "agent_system" / "environments" / "env_package" / suite
+        files = [path for path in folder.rglob("*.py") if path.name != "projection.py"]
+        texts = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
+        return {name: ast.dump(ast.parse(text)) for name, text in texts.items()}
+
     def play(self, name: str, *arguments: str) -> dict[str, Any]:
         """Play by the managers; return what `benchmarks.bridges.forks_peer` writes."""
         out = self.folder / f"{name}.json"
@@ -167,7 +175,7 @@ def differences(ours: Sequence[Sequence[Any]], theirs: Sequence[Sequence[Any]]) 
     }
 
 
-def summary(played: Mapping[str, Any], base: Mapping[str, Any] | None) -> dict[str, Any]:
+def summary(played: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a suite's steps come to."""
     steps = played["steps"]
     prompts = "\0".join(step[FIELDS.index("prompt")] for step in steps)
@@ -175,71 +183,84 @@ def summary(played: Mapping[str, Any], base: Mapping[str, Any] | None) -> dict[s
         **{"panel": played["panel"], "steps": len(steps), "episodes": len({step[0] for step in steps})},
         "valid": sum(step[FIELDS.index("validity")] for step in steps),
         "prompts": hashlib.sha256(prompts.encode()).hexdigest()[:16],
-        "differences": None if base is None else differences(steps, base["steps"]),
+        "differences": differences(steps, base["steps"]),
     }
 
 
-def examine(checkout: Path, base: dict[str, Any], url: str, only: Sequence[str]) -> dict[str, Any]:
-    """Return the report on a fork."""
-    with tempfile.TemporaryDirectory() as name:
-        fork, trainers = Fork(checkout, Path(name)), {}
-        for trainer in fork.trainers():
-            if not only or trainer.rpartition(".")[2] in only:
-                said = fork.retry("agentgym.bridges.verl_agent", trainer, *PROBE)
-                last = [line for line in said.strip().splitlines() if line.strip()]
-                reached = REFUSED in said
-                trainers[trainer] = {"reached": reached, "said": "" if reached else last[-1]}
-        suites = fork.suites()
-        played = fork.play("ours", *suites, "--steps", str(STEPS))
-        base = base or played
-        asked = fork.folder / "questions.json"
-        asked.write_text(json.dumps(questions()), encoding="utf-8")
-        given = ("search", "--url", url, "--questions", str(asked))
-        ours, theirs = (fork.play(side, *given, *own)["search"]["steps"] for side, own in SIDES.items())
-        return {
-            **{"commit": commit_of(checkout), "trainers": trainers, "stubs": fork.stubs},
-            "suites": {suite: summary(played[suite], base[suite]) for suite in suites},
-            "search": {
-                **{"episodes": len({step[0] for step in ours}), "steps": len(ours)},
-                "won": sum(step[FIELDS.index("won")] for step in ours),
-                "differences": differences(ours, theirs),
-            },
-            "played": played,
-        }
+def reach(fork: Fork, base: Fork, url: str) -> dict[str, Any]:
+    """Run each trainer as far as to the environments."""
+    trainers = {}
+    for trainer in fork.trainers():
+        said = fork.retry("agentgym.bridges.verl_agent", trainer, *PROBE)
+        last = [line for line in said.splitlines() if line.strip()][-1:]
+        trainers[trainer] = {"reached": REFUSED in said, "said": [] if REFUSED in said else last}
+    return {"trainers": trainers, "stubs": fork.stubs}
 
 
-SIDES: Mapping[str, Sequence[str]] = {"served": (), "own": ("--own",)}
+def play_suites(fork: Fork, base: Fork, url: str) -> dict[str, Any]:
+    """Play each suite over our environments, by the fork's managers and by verl-agent's."""
+    theirs = base.play("base", *base.suites(), "--steps", str(STEPS))
+    ours = fork.play("ours", *fork.suites(), "--steps", str(STEPS))
+    return {"suites": {suite: summary(ours[suite], theirs[suite]) for suite in fork.suites()}}
+
+
+def play_search(fork: Fork, base: Fork, url: str) -> dict[str, Any]:
+    """Play Search over our environments and over the fork's own workers."""
+    asked = fork.folder / "questions.json"
+    asked.write_text(json.dumps(questions()), encoding="utf-8")
+    given = ("search", "--url", url, "--questions", str(asked))
+    ours, own = (
+        fork.play("ours", *given)["search"]["steps"],
+        fork.play("own", *given, "--own")["search"]["steps"],
+    )
+    counted = {"episodes": len({step[0] for step in ours}), "steps": len(ours)}
+    won = sum(step[FIELDS.index("won")] for step in ours)
+    return {"search": {**counted, "won": won, "differences": differences(ours, own)}}
+
+
+def compare_workers(fork: Fork, base: Fork, url: str) -> dict[str, Any]:
+    """Name the modules of each suite's workers that are other code than verl-agent's."""
+    found = {}
+    for suite in fork.suites():
+        trees = [each.code(suite) for each in (fork, base)]
+        names = sorted(trees[0].keys() | trees[1].keys())
+        found[suite] = [name for name in names if trees[0].get(name) != trees[1].get(name)]
+    return {"workers": found}
+
+
+PARTS = {"trainers": reach, "suites": play_suites, "search": play_search, "workers": compare_workers}
+"""What is found out of a fork, by name."""
 
 
 def main() -> int:
     """Examine every checkout and write the report; 1 where a fork does not run over our environments."""
     given = parser(__spec__.name, __doc__, OUT)
     given.add_argument("checkouts", type=Path, help="folder of checkouts")
-    given.add_argument("--trainers", nargs="*", default=[], help="names such as main_sdar; all without it")
+    given.add_argument(
+        "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="others stay as reported"
+    )
     options = given.parse_args()
-    found = [
-        each for each in sorted(options.checkouts.iterdir()) if (each / "agent_system/environments").is_dir()
-    ]
-    if not found:
-        raise UsageError(f"{options.checkouts} has no checkout of verl-agent or a fork of it")
-    found.sort(key=lambda checkout: commit_of(checkout) != BASE)
-    if commit_of(found[0]) != BASE:
+    here = sorted(
+        each for each in options.checkouts.iterdir() if (each / "agent_system/environments").is_dir()
+    )
+    bases = [each for each in here if commit_of(each) == BASE]
+    if not bases:
         raise UsageError(
             f"{options.checkouts} has no verl-agent at {BASE[:10]}, with which forks are compared"
         )
-    report: dict[str, Any] = {
-        "versions": {package: version(package) for package in PACKAGES},
-        "machine": f"{machine()['cpu'].partition(',')[0]}, {os.cpu_count()} cores",
-        "forks": {},
-    }
-    base: dict[str, Any] = {}
+    written = options.out.with_suffix(".json")
+    report = json.loads(written.read_text(encoding="utf-8")) if written.exists() else {"forks": {}}
+    report["versions"] = {package: version(package) for package in PACKAGES}
+    report["machine"] = f"{machine()['cpu'].partition(',')[0]}, {os.cpu_count()} cores"
     with retrieval_server() as url:
-        for checkout in found:
-            fork = examine(checkout, base, url, options.trainers)
-            base = base or fork["played"]
-            del fork["played"]
-            report["forks"][checkout.name] = fork
-            publish(options.out, report, markdown(report))
+        for checkout in here:
+            found = report["forks"].setdefault(checkout.name, {})
+            found["commit"] = commit_of(checkout)
+            for part in options.parts:
+                with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+                    found |= PARTS[part](Fork(checkout, Path(one)), Fork(bases[0], Path(other)), url)
+                written.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    publish(options.out, report, markdown(report))
     forks = report["forks"].values()
     return int(not all(trainer["reached"] for fork in forks for trainer in fork["trainers"].values()))
 
@@ -257,7 +278,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     for name, fork in report["forks"].items():
         lines += ["", f"## {name} at {fork['commit'][:10]}", ""]
         rows = [
-            (f"`{trainer}`", "yes" if found["reached"] else f"no: {found['said'][:160]}")
+            (f"`{trainer}`", "yes" if found["reached"] else f"no: {''.join(found['said'])[:160]}")
             for trainer, found in fork["trainers"].items()
         ]
         lines += [*table(("trainer", "our environments in its Ray task"), rows), ""]
@@ -281,6 +302,8 @@ def markdown(report: Mapping[str, Any]) -> str:
             f"Search beside its own workers: {search['episodes']} episodes, {search['steps']} steps, ",
         ]
         lines[-1] += f"{search['won']} answers right; steps that differ: {differing}."
+        others = [f"`{suite}/{name}`" for suite, names in fork["workers"].items() for name in names]
+        lines += ["", f"Its workers' code is verl-agent's but for: {', '.join(others) or 'nothing'}."]
     return "\n".join(lines) + "\n"
 
 

@@ -8,6 +8,7 @@ are left out, as the checkout's trainer leaves them out.
 
 from __future__ import annotations
 
+import importlib
 import json
 import lzma
 import os
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.bridges.verl_agent import make_envs
+from agentgym.bridges.verl_agent import replace_workers
 from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
 from benchmarks.bridges.verl_agent_inputs import Workspace
@@ -76,7 +77,9 @@ class Comparison:
             **{str(name): loaded.env[name] for name in loaded.env}, agentgym={**options, "anchor": "text"}
         )
         config = SimpleNamespace(env=env, data=loaded.data)
-        self.managers = dict(zip(("train", "valid"), make_envs(config), strict=True))
+        replace_workers()
+        theirs: Any = importlib.import_module("agent_system.environments")
+        self.managers = dict(zip(("train", "valid"), theirs.make_envs(config), strict=True))
 
     def play(self, number: int, record: Mapping[str, Any]) -> None:
         """Play one round and compare it."""

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from agentgym.bridges.verl_agent import make_envs
 from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
-from tests.bridges.verl_agent_stand_in import MANAGERS, config, standing_in
+from tests.bridges.verl_agent_stand_in import MANAGERS, config, make_envs, standing_in
 
 
 @pytest.fixture
@@ -229,9 +228,3 @@ def test_what_is_not_offered_is_refused_in_one_line(changed, message, checkout):
     with pytest.raises(UsageError, match=message) as refused:
         make_envs(config(**changed))
     assert "\n" not in str(refused.value)
-
-
-def test_outside_a_checkout_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="agent_system"):
-        make_envs(config("sokoban"))

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.bridges.verl_agent import make_envs, ray_environment, replace_workers
+from agentgym.bridges.verl_agent import ray_environment, replace_workers
 from agentgym.core.queries import UnansweredError
 from agentgym.envs.multihop.builtin.articles import builtin_passages
 from agentgym.errors import UsageError
 from benchmarks.bridges.forks import COMPARED, differences, markdown
-from tests.bridges.verl_agent_stand_in import config, standing_in, write_checkout
+from tests.bridges.verl_agent_stand_in import config, make_envs, standing_in, write_checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "benchmarks" / "bridges" / "forks.json"

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.bridges.verl_agent import make_envs
 from agentgym.core.tasks import ListTaskSet, Task
 from agentgym.envs.webshop.data.importer import open_catalogue
 from agentgym.envs.webshop.engine.goals import Prices, limit_text, make_goals
 from benchmarks.bridges.verl_agent import write_levels
 from benchmarks.bridges.verl_agent_peer import digest
 from benchmarks.bridges.verl_agent_report import cost_table, markdown
-from tests.bridges.verl_agent_stand_in import config, standing_in
+from tests.bridges.verl_agent_stand_in import config, make_envs, standing_in
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = Path(__file__).with_name("verl_agent")

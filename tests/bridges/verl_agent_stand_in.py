@@ -4,6 +4,8 @@ import importlib
 import sys
 from types import SimpleNamespace
 
+from agentgym.bridges.verl_agent import replace_workers
+
 NAMES = {"alfworld": "alfworld/AlfredTWEnv", "webshop": "Webshop", "sokoban": "Sokoban", "search": "search"}
 
 MANAGERS = """
@@ -83,6 +85,12 @@ def standing_in(folder, monkeypatch):
     yield folder
     for name in [name for name in sys.modules if name.partition(".")[0] in ("agent_system", "recipe")]:
         del sys.modules[name]
+
+
+def make_envs(given, module="agent_system.environments"):
+    """Return the managers of the checkout, over our environments."""
+    replace_workers()
+    return importlib.import_module(f"{module}.env_manager").make_envs(given)
 
 
 def config(suite, tasks=2, group=2, validation=3, mode="tiny_rgb_array", **options):
