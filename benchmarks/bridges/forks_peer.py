@@ -152,6 +152,8 @@ def main() -> None:
     for suite in given.suites:
         options = {"dataset": "builtin", "search": "bm25"} if suite == "search" and given.url is None else {}
         _, manager = theirs.make_envs(configuration(suite, options, given.url))
+        owner = type(manager.envs).__module__.partition(".")[0]
+        assert owner == ("agent_system" if given.own else "agentgym"), owner
         panel = None if given.own or manager.envs.panel is None else manager.envs.panel.header()
         found[suite] = {"panel": panel, "steps": play(suite, manager, given.steps, rounds)}
     given.out.write_text(json.dumps(found), encoding="utf-8")

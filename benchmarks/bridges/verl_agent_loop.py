@@ -80,11 +80,11 @@ def play(checkout: Path, anchor: str, seed: int) -> dict[str, Any]:
     """Play a rollout by the checkout's loop; return what its GiGPO makes of it."""
     torch: Any = importlib.import_module("torch")
     verl: Any = importlib.import_module("verl")
+    bridge: Any = importlib.import_module("agentgym.bridges.verl_agent")
+    bridge.replace_workers()
     loop: Any = importlib.import_module("agent_system.multi_turn_rollout.rollout_loop")
     gigpo: Any = importlib.import_module("gigpo.core_gigpo")
-    bridge: Any = importlib.import_module("agentgym.bridges.verl_agent")
     config = configuration(checkout, [*SETTINGS, f"env.agentgym.anchor={anchor}"])
-    bridge.replace_workers()
     envs, _ = importlib.import_module("agent_system.environments").make_envs(config)
     tokenizer = byte_tokenizer()
     collector = loop.TrajectoryCollector(config, tokenizer)
