@@ -78,9 +78,9 @@ sys.meta_path.insert(0, Finder)
 class Fork:
     """A checkout, and how its processes are run."""
 
-    def __init__(self, checkout: Path, folder: Path):
-        """Write the module of stubs."""
-        self.checkout, self.folder, self.stubs = checkout, folder, list[str]()
+    def __init__(self, checkout: Path, folder: Path, only: Sequence[str] = ()):
+        """Write the module of stubs; ``only``: names of the trainers that are run, without it all."""
+        self.checkout, self.folder, self.only, self.stubs = checkout, folder, only, list[str]()
         (folder / "sitecustomize.py").write_text(STUBS, encoding="utf-8")
 
     def run(self, module: str, *arguments: str) -> str:
@@ -113,7 +113,7 @@ class Fork:
             for path, text in texts.items()
             if "make_envs" in text
         ]
-        return [".".join(path.parts) for path in named]
+        return [".".join(path.parts) for path in named if not self.only or path.name in self.only]
 
     def suites(self) -> list[str]:
         """Return those of our suites that the checkout has."""
@@ -239,6 +239,7 @@ def main() -> int:
     given.add_argument(
         "--parts", nargs="+", choices=PARTS, default=list(PARTS), help="others stay as reported"
     )
+    given.add_argument("--trainers", nargs="*", default=[], help="names such as main_sdar; all without it")
     options = given.parse_args()
     here = sorted(
         each for each in options.checkouts.iterdir() if (each / "agent_system/environments").is_dir()
@@ -258,7 +259,8 @@ def main() -> int:
             found["commit"] = commit_of(checkout)
             for part in options.parts:
                 with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-                    found |= PARTS[part](Fork(checkout, Path(one)), Fork(bases[0], Path(other)), url)
+                    fork = Fork(checkout, Path(one), options.trainers)
+                    found |= PARTS[part](fork, Fork(bases[0], Path(other)), url)
                 written.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     publish(options.out, report, markdown(report))
     forks = report["forks"].values()
@@ -308,7 +310,7 @@ def markdown(report: Mapping[str, Any]) -> str:
 
 
 INTRODUCTION = (
-    "`make bridge-forks CHECKOUTS=folder`: no file of a checkout is changed. Each trainer was started as",
+    "`make bridge-forks CHECKOUTS=folder`: no file of a checkout is changed. These trainers were started as",
     "`python -m agentgym.bridges.verl_agent TRAINER`, with an option that our environments refuse; a yes is",
     "that refusal, from within the trainer's own task of Ray. What a processor cannot import of a trainer,",
     "or what its repository lacks, has a stub. Beyond that point trainers need GPUs, and were not run.",
