@@ -145,7 +145,8 @@ bridge-verl: .venv-verl/.installed #: compare with verl's agent loop and advanta
 	@PYTHONPATH=. .venv-verl/bin/python -m benchmarks.bridges.verl
 bridge-verl-agent: .venv-verl-agent/.installed #: compare with verl-agent's workers: CHECKOUT=/path [COMMIT=id]
 	@.venv-verl-agent/bin/python -W ignore -m benchmarks.bridges.verl_agent --checkout "$(CHECKOUT)" $(if $(COMMIT),--commit "$(COMMIT)")
-
+bridge-forks: .venv-verl-agent/.installed #: run trainers and managers of verl-agent's forks over our environments: CHECKOUTS=/folder
+	@.venv-verl-agent/bin/python -W ignore -m benchmarks.bridges.forks "$(CHECKOUTS)"
 sweep: $(VENV)/.installed-plot,train #: train every algorithm on three small environments: [STUDY=sokoban] [SEEDS=40]
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.algorithms $(or $(STUDY),$(if $(SEEDS),orderings,main)) --first $(or $(SEEDS),1000)
 
@@ -153,7 +154,6 @@ credit: $(VENV)/.installed-core #: hold advantage estimators against true advant
 	@$(RUN) -m benchmarks.credit
 credit-all: $(VENV)/.installed-core #: the same in all cells; hours, and it may be stopped
 	@$(RUN) -m benchmarks.credit --all --out benchmarks/credit/grid.json
-
 fuzz: $(VENV)/.installed-core #: send 1,000,000 hostile actions, change files of runs, kill benchmarks
 	@$(RUN) -m benchmarks.fuzz
 soak: $(VENV)/.installed-dev #: train, play, bench, kill, resume, publish and serve at once for MINUTES=30

@@ -1,128 +1,78 @@
-"""verl-agent: its environment managers over one vector environment in the trainer's own process.
+"""verl-agent and its forks: our environments below their own managers, under their own trainer.
 
-Two lines of ``verl/trainer/main_ppo.py`` in a checkout of verl-agent become::
+In a checkout's folder, with the arguments that its script gives to its trainer::
 
-    from agentgym.bridges.verl_agent import make_envs
-    envs, val_envs = make_envs(config, anchor="state")
+    python -m agentgym.bridges.verl_agent verl.trainer.main_ppo env.env_name=Webshop ...
 
-Managers, prompts, memories and projections are the checkout's; the Ray workers below them are replaced.
-``+env.agentgym.NAME=VALUE`` on its command line sets an option of the environment, ``splits`` two at once.
-Every reset of validation plays the first tasks of its split (``val_envs.envs.panel``), unless
-``validation=drawn``.
+Nothing of the checkout changes. Managers, prompts, memories and projections are its own; the Ray workers
+below them are replaced in every process that imports them. ``+env.agentgym.NAME=VALUE`` sets an option of the
+environment; ``splits`` two at once; with ``anchor=text``, GiGPO groups steps by the text shown, as in the
+checkout, and not by ``state_hash``. Every reset of validation plays the first tasks of its split
+(``val_envs.envs.panel``), unless ``validation=drawn``.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import runpy
+import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import ModuleType
+from typing import Any
 
-import numpy as np
-
-from agentgym.core.options import check_choice
-from agentgym.core.panels import TaskPanel
-from agentgym.envs.alfworld.data.trials import TYPES
+from agentgym.bridges.verl_agent_rows import ForkRows
+from agentgym.bridges.verl_agent_search import SearchRows
 from agentgym.errors import UsageError
-from agentgym.io.optional import import_named
-from agentgym.registration import open_vector
-from agentgym.vector.batching import info_rows
 
-Anchor: TypeAlias = Literal["state", "text"]
-MODES = ("tiny_rgb_array", "rgb_array")
-SUITES = {"alfworld": "ALFWorld", "webshop": "WebShop", "sokoban": "Sokoban"}
-FAMILIES = {short: name for name, short in TYPES.items()}
-MOVES = (None, "up", "down", "left", "right")
-CELLS = str.maketrans({ours: f" {theirs} \t" for ours, theirs in zip("# .*$@+", "#_O√XPS", strict=True)})
+ROWS = {"alfworld": ForkRows, "webshop": ForkRows, "sokoban": ForkRows, "search": SearchRows}
+MANAGERS = frozenset(f"{name}EnvironmentManager" for name in ("AlfWorld", "Webshop", "Sokoban", "Search"))
+_MODULE = "agentgym.bridges.verl_agent"
+_RAY_HOOK = "RAY_RUNTIME_ENV_HOOK"
 
 
-class _Rows:
-    """Tasks x group episodes, those of one task side by side; one that is over stays as it is."""
+class _SuiteLoader(SourceFileLoader):
+    """Loads a suite's package without its ``__init__``, which would import Ray and the suite's engine."""
 
-    def __init__(self, suite: str, mode: str, split: str, tasks: int, group: int, seed: int, options: Any):
-        self.suite, self.mode, self.group, self.num_rows = suite, mode, group, tasks * group
-        env_id = f"agentgym/{'Visual' * (mode == 'rgb_array')}{SUITES[suite]}-v0"
-        self.envs = open_vector(env_id, self.num_rows, split=split, options=options)
-        self.close, self.render = self.envs.close, lambda mode: list(self.texts)
-        self.env_kwargs: Sequence[Mapping[str, Any]] | None = None
-        self._rng = np.random.default_rng(seed)
-        self.panel: TaskPanel | None = None
-        """Tasks of every reset, repeated from the first where rows are left; None to draw them anew."""
-
-    def reset(self) -> tuple[Any, ...]:
-        n, rows = self.num_rows, list(range(self.num_rows))
-        self.texts, self.images, self.dones = [""] * n, [None] * n, np.zeros(n, dtype=np.bool_)
-        self.infos, self.get_admissible_commands = [dict[str, Any]()] * n, [list[str]()] * n
-        self._take(rows, *self.envs.reset_at(rows, self._tasks(), rollouts=[i % self.group for i in rows]))
-        return *self._observed(), self.infos
-
-    def step(self, actions: Sequence[Any]) -> tuple[Any, ...]:
-        chosen: list[Any] = [MOVES[action] if self.suite == "sokoban" else action for action in actions]
-        still = np.array([action is None for action in chosen])
-        rewards = np.where(still & ~self.dones, -0.1, 0.0)  # Sokoban's action 0 costs what a step does
-        self.infos = [dict(info) for info in self.infos]  # managers write into them, and trainers keep them
-        if rows := np.flatnonzero(~self.dones & ~still).tolist():
-            moves = self.envs.step_at(rows, [chosen[i] for i in rows])
-            rewards[rows], self.dones[rows] = moves[1], moves[2] | moves[3]
-            self._take(rows, moves[0], moves[4])
-        return *self._observed(), rewards.tolist(), self.dones.tolist(), self.infos
-
-    def _observed(self) -> tuple[Any, ...]:
-        shown = list(self.images if self.mode == "rgb_array" else self.texts)
-        return (shown, None) if self.suite == "alfworld" else (shown,)  # THOR's pictures are absent
-
-    def _take(self, rows: list[int], observations: Any, columns: dict[str, Any]) -> None:
-        texts, images = observations, [None] * len(rows)
-        if isinstance(observations, dict):
-            texts, images = observations["text"], observations["image"]
-        for i, text, image, info in zip(rows, texts, images, info_rows(columns, len(rows)), strict=True):
-            self.texts[i] = text.translate(CELLS) if self.suite == "sokoban" else text
-            self.images[i], self.infos[i] = image, info
-            self.get_admissible_commands[i] = list(info["admissible_actions"])
-            if self.suite == "webshop":
-                clicks = [action[len("click[") : -1] for action in info["admissible_actions"][1:]]
-                listed = {"has_search_bar": not clicks, "clickables": clicks or ["search"]}
-                info.update(available_actions=listed, task_score=info["score"])
-            elif self.suite == "alfworld":  # the manager counts successes by the family in this name
-                name = self.envs.tasks.find(info["task_id"]).source_id
-                info["extra.gamefile"] = f"{FAMILIES[info['task_type']]}/{name}"
-
-    def _tasks(self) -> list[str]:
-        if self.env_kwargs is None and self.panel is not None:
-            fixed = self.panel.tasks
-            return [fixed[i // self.group % len(fixed)].id for i in range(self.num_rows)]
-        if self.env_kwargs is None:
-            known, count = self.envs.tasks, self.num_rows // self.group
-            drawn = self._rng.choice(len(known), count, replace=len(known) < count)
-            return [known[i].id for i in np.repeat(drawn, self.group).tolist()]
-        if any(set(kwargs) != {"task"} for kwargs in self.env_kwargs):
-            raise UsageError("env_kwargs name tasks: write {'task': ID} for each episode, or leave them out")
-        return [kwargs["task"] for kwargs in self.env_kwargs]
+    def exec_module(self, module: ModuleType) -> None:
+        suite = module.__name__.rpartition(".")[2]
+        projection = importlib.import_module(f"{module.__name__}.projection")
+        setattr(module, f"build_{suite}_envs", partial(ROWS[suite], suite))
+        setattr(module, f"{suite}_projection", getattr(projection, f"{suite}_projection"))
 
 
-def make_envs(config: Any, *, anchor: Anchor = "state", module: str = "agent_system.environments") -> Any:
-    """Return the managers of training and of validation, as the checkout's function of this name does.
+class _ManagerLoader(SourceFileLoader):
+    """Loads a checkout's module of managers; each of our suites' opens its rows, and anchors its steps."""
 
-    Args:
-        config: the checkout's; ``env.env_name`` is one of ALFWorld's (text), WebShop's and Sokoban's.
-        anchor: key by which GiGPO groups steps: ``"state"``, its hash, or ``"text"``, as the checkout does.
-        module: module of its managers; its HGPO has its own, ``recipe.hgpo``.
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        for name in MANAGERS & vars(module).keys():
+            setattr(module, name, _over_rows(getattr(module, name)))
 
-    Raises:
-        UsageError: another suite, anchor or option, or this is not run in a checkout.
-        MissingDataError: the suite's data is not on this machine.
-    """
-    env, data, name = config.env, config.data, config.env.env_name.partition("/")[0].lower()
-    mode = env.sokoban.mode if name == "sokoban" else "tiny_rgb_array"
-    if name not in SUITES or "Thor" in env.env_name or mode not in MODES or anchor not in get_args(Anchor):
-        raise UsageError(f"no {env.env_name} ({mode}) by {anchor!r}: keep the checkout's make_envs for it")
-    theirs = import_named(f"{module}.env_manager")
-    base = getattr(theirs, f"{name.title().replace('fw', 'fW')}EnvironmentManager")
-    folder = Path(str(import_named("agent_system.environments").__file__)).parent / "env_package" / name
-    projection = runpy.run_path(str(folder / "projection.py"))[f"{name}_projection"]
 
-    class EnvironmentManager(base):  # type: ignore[misc, valid-type]
+class _ForkFinder:
+    """Finds those modules of a checkout that are loaded otherwise, before Python's own finders."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, last = name.rpartition(".")
+        suite = last in ROWS and package.endswith(".env_package")
+        found = PathFinder.find_spec(name, path) if suite or last == "env_manager" else None
+        if found is None or found.origin is None:
+            return None
+        found.loader = (_SuiteLoader if suite else _ManagerLoader)(name, found.origin)
+        return found
+
+
+def _over_rows(base: Any) -> Any:
+    class Manager(base):  # type: ignore[misc]
+        def __init__(self, envs: Any, projection_f: Any, config: Any):
+            envs.open(config)
+            super().__init__(envs, projection_f, config)
+
         def reset(self, kwargs: Any = None) -> tuple[Any, ...]:
             self.envs.env_kwargs = kwargs
             return self._anchored(*super().reset(kwargs))
@@ -131,32 +81,66 @@ def make_envs(config: Any, *, anchor: Anchor = "state", module: str = "agent_sys
             return self._anchored(*super().step(text_actions))
 
         def _anchored(self, observations: dict[str, Any], *others: Any) -> tuple[Any, ...]:
-            if anchor == "state":
+            if self.envs.anchor == "state":
                 observations["anchor"] = [info["state_hash"] for info in self.envs.infos]
             return observations, *others
 
-    splits, options = _options(name, env)
-    options |= dict(getattr(env, "agentgym", None) or {})
-    splits, validation = options.pop("splits", splits), options.pop("validation", "fixed")
-    check_choice("validation", validation, ("fixed", "drawn"))
-    train = _Rows(name, mode, splits[0], data.train_batch_size, max(env.rollout.n, 1), env.seed, options)
-    valid = _Rows(name, mode, splits[1], data.val_batch_size, 1, env.seed + 1000, options)
-    if validation == "fixed":
-        valid.panel = TaskPanel.first(valid.envs.tasks, data.val_batch_size)
-    return tuple(EnvironmentManager(rows, projection, config) for rows in (train, valid))
+    return Manager
 
 
-def _options(name: str, env: Any) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Return the splits, and the options with which episodes equal those of the checkout's workers."""
-    if name == "alfworld":  # its config_tw.yaml ends episodes after 50 steps
-        seen = env.alfworld.eval_dataset == "eval_in_distribution"
-        data = os.path.expandvars(os.environ.get("ALFWORLD_DATA", "official"))
-        splits = ("train", "valid_seen" if seen else "valid_unseen")
-        return splits, {"dataset": data, "reward": "sparse10", "max_steps": 50}
-    if name == "webshop":  # its workers have no limit of steps
-        human, size = env.webshop.human_goals, "small" if env.webshop.use_small else "full"
-        chosen = {"dataset": f"webshop/{size}", "goals": "human" if human else "synthetic"}
-        splits = ("papers-train", "papers") if human else ("upstream-train", "upstream-test")
-        return splits, {**chosen, "parity": "upstream", "reward": "sparse10", "max_steps": 1 << 30}
-    rooms = {"dim_room": tuple(env.sokoban.dim_room), "num_boxes": env.sokoban.num_boxes}
-    return ("train", "valid"), {**rooms, "parity": "gym-sokoban", "max_steps": env.max_steps}
+def replace_workers() -> None:
+    """Replace a checkout's workers in this process: what it imports from now on gets our environments.
+
+    Raises:
+        UsageError: the checkout's managers are imported already, over its own workers.
+    """
+    if any(isinstance(finder, type) and finder.__name__ == _ForkFinder.__name__ for finder in sys.meta_path):
+        return
+    if "agent_system.environments.env_manager" in sys.modules:
+        raise UsageError("agent_system.environments is imported already: replace its workers before")
+    sys.meta_path.insert(0, _ForkFinder)
+
+
+def ray_environment(runtime_env: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a trainer gives to ``ray.init``, so that Ray's processes replace workers, too.
+
+    Ray calls it by the name in its variable ``RAY_RUNTIME_ENV_HOOK``.
+    """
+    return {**(runtime_env or {}), "worker_process_setup_hook": f"{_MODULE}.{replace_workers.__name__}"}
+
+
+def run_trainer(arguments: Sequence[str]) -> None:
+    """Run a checkout's trainer, a module's name and its arguments, over our environments.
+
+    Raises:
+        UsageError: this is not run in a checkout, it has no such module, or Ray has another hook.
+    """
+    if not arguments or arguments[0].startswith("-"):
+        raise UsageError(
+            f"name the checkout's trainer: python -m {_MODULE} verl.trainer.main_ppo [arguments]"
+        )
+    trainer, hook = arguments[0], f"{_MODULE}.{ray_environment.__name__}"
+    if importlib.util.find_spec("agent_system") is None:
+        raise UsageError("there is no agent_system here: run this in the folder of a checkout of verl-agent")
+    if os.environ.setdefault(_RAY_HOOK, hook) != hook:
+        raise UsageError(f"{_RAY_HOOK} is {os.environ[_RAY_HOOK]!r:.60}: unset it, since this needs its own")
+    try:
+        found = importlib.util.find_spec(trainer)
+    except ModuleNotFoundError as error:
+        if not f"{trainer}.".startswith(f"{error.name}."):
+            raise UsageError(f"{trainer} needs {error.name}: install what the checkout requires") from error
+        found = None
+    if found is None:
+        raise UsageError(
+            f"the checkout has no module {trainer!r:.60}: name one such as verl.trainer.main_ppo"
+        )
+    replace_workers()
+    sys.argv = list(arguments)
+    runpy.run_module(trainer, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    try:
+        run_trainer(sys.argv[1:])
+    except UsageError as problem:
+        raise SystemExit(f"error: {str(problem).splitlines()[-1]}") from problem

@@ -8,6 +8,7 @@ are left out, as the checkout's trainer leaves them out.
 
 from __future__ import annotations
 
+import importlib
 import json
 import lzma
 import os
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.bridges.verl_agent import make_envs
+from agentgym.bridges.verl_agent import replace_workers
 from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
 from benchmarks.bridges.verl_agent_inputs import Workspace
@@ -72,9 +73,13 @@ class Comparison:
             "webshop": {"tagger": "blank-en"},  # as the stand-in for spaCy's model tags
             "sokoban": {"dataset": str(folder / "levels")},
         }[suite]
-        env = SimpleNamespace(**{str(name): loaded.env[name] for name in loaded.env}, agentgym=options)
+        env = SimpleNamespace(
+            **{str(name): loaded.env[name] for name in loaded.env}, agentgym={**options, "anchor": "text"}
+        )
         config = SimpleNamespace(env=env, data=loaded.data)
-        self.managers = dict(zip(("train", "valid"), make_envs(config, anchor="text"), strict=True))
+        replace_workers()
+        theirs: Any = importlib.import_module("agent_system.environments")
+        self.managers = dict(zip(("train", "valid"), theirs.make_envs(config), strict=True))
 
     def play(self, number: int, record: Mapping[str, Any]) -> None:
         """Play one round and compare it."""
@@ -219,7 +224,6 @@ def main() -> int:
         sys.path.insert(0, str(workspace.checkout))
         report |= {
             "commit": options.commit or commit_of(options.checkout),
-            "changed lines": workspace.changed_lines,
             "versions": {package: version(package) for package in PACKAGES},
             "machine": f"{machine()['cpu'].partition(',')[0]}, {os.cpu_count()} cores",
         }

@@ -25,8 +25,6 @@ GAMES = {"train": 100, "valid_seen": 80}
 """How many of the published games are unpacked, by split."""
 
 UNPACKED = ("game.tw-pddl", "traj_data.json")
-DIFF = Path("examples/verl_agent.diff")
-SCRIPT = Path("verl/trainer/main_ppo.py")
 QUOTES = "'\""
 
 
@@ -41,18 +39,6 @@ class Workspace:
             if not (checkout / name).is_dir():
                 raise UsageError(f"{checkout} has no {name}: name a checkout of verl-agent")
             shutil.copytree(checkout / name, self.checkout / name, dirs_exist_ok=True)
-        self.changed_lines = self._apply(checkout / SCRIPT)
-
-    def _apply(self, script: Path) -> int:
-        """Apply `DIFF` to a copy of the script that trains; return how many lines it changes."""
-        target = self.checkout / SCRIPT
-        command = ["git", "apply", "--verbose", str(DIFF.resolve())]
-        done = subprocess.run(command, cwd=self.checkout, capture_output=True, text=True)
-        if done.returncode or target.read_bytes() == script.read_bytes():
-            raise UsageError(f"{DIFF} does not apply to {script}: {done.stderr.strip()[-300:]}")
-        compile(target.read_text(encoding="utf-8"), str(target), "exec")
-        lines = DIFF.read_text(encoding="utf-8").splitlines()
-        return sum(line.startswith("+") and not line.startswith("+++") for line in lines)
 
     def settings(self, suite: str) -> list[str]:
         """Return what the checkout's own script for GiGPO on a suite sets of environments and rows."""

@@ -54,9 +54,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     lines = [
         "# verl-agent's workers and ours, side by side",
         "",
-        f"`make bridge-verl-agent CHECKOUT=path`: verl-agent at {report['commit'][:10]}, whose "
-        f"`verl/trainer/main_ppo.py` differs in {report['changed lines']} lines "
-        "(`examples/verl_agent.diff`).",
+        f"`make bridge-verl-agent CHECKOUT=path`: verl-agent at {report['commit'][:10]}.",
         f"{report['machine']}. {versions}.",
         "",
         *PLAYED,
@@ -118,7 +116,7 @@ NOTES = (
     "`en_core_web_sm`, which is on no package index: every word of a title but stop words is a noun on",
     "both sides. Its workers each draw prices of their own; all were given ours. Goals and rooms are",
     "those its workers drew. Boards are compared as text: in mode `rgb_array` ours are drawn with tiles",
-    "of our own. `main_ppo.py` needs GPUs: it was changed and compiled, not run.",
+    "of our own. `main_ppo.py` needs GPUs: it was not run.",
     "",
     "Costs (script: `benchmarks/bridges/verl_agent_cost.py` at a4008b10): random admissible commands;",
     "the manager's seconds for a reset and 50 steps, and what the",

@@ -3,19 +3,14 @@
 `test_verl_agent_recorded.py` replays what its own workers did.
 """
 
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from agentgym.bridges.verl_agent import make_envs
 from agentgym.core.tasks import ListTaskSet
 from agentgym.errors import UsageError
-from tests.bridges.verl_agent_stand_in import MANAGERS, NAMES, config, standing_in
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.bridges.verl_agent_stand_in import MANAGERS, config, make_envs, standing_in
 
 
 @pytest.fixture
@@ -30,7 +25,7 @@ BUILTIN = {
 }
 
 
-@pytest.mark.parametrize("suite", sorted(NAMES))
+@pytest.mark.parametrize("suite", sorted(BUILTIN))
 def test_rows_are_groups_of_one_task_side_by_side(suite, checkout):
     train, valid = make_envs(config(suite, tasks=3, group=2, validation=2, **BUILTIN[suite]))
     first, infos = train.reset(None)
@@ -55,7 +50,7 @@ def test_rows_are_groups_of_one_task_side_by_side(suite, checkout):
         manager.close()
 
 
-@pytest.mark.parametrize("suite", sorted(NAMES))
+@pytest.mark.parametrize("suite", sorted(BUILTIN))
 def test_episodes_play_the_tasks_that_kwargs_name(suite, checkout):
     train, _ = make_envs(config(suite, tasks=2, group=2, **BUILTIN[suite]))
     known = train.envs.envs.tasks
@@ -106,17 +101,28 @@ def test_hgpo_has_managers_of_its_own(checkout):
     folder = checkout / "recipe" / "hgpo"
     folder.mkdir(parents=True)
     (folder / "env_manager.py").write_text(
-        MANAGERS.replace("class Manager", "class Other").replace("= Manager", "= Other")
+        MANAGERS.replace("(Manager)", "(Other)").replace("class Manager", "class Other")
     )
     train, valid = make_envs(config("sokoban"), module="recipe.hgpo")
-    assert [type(manager).__mro__[1].__name__ for manager in (train, valid)] == ["Other"] * 2
+    assert [type(manager).__mro__[2].__name__ for manager in (train, valid)] == ["Other"] * 2
 
 
 def test_text_is_the_other_anchor(checkout):
-    train, _ = make_envs(config("alfworld", dataset="builtin"), anchor="text")
+    train, _ = make_envs(config("alfworld", dataset="builtin", anchor="text"))
     observations, _ = train.reset()
     assert observations["anchor"] == observations["text"]
     assert train.step(["look"] * 4)[0]["anchor"] == train.envs.texts
+
+
+def test_similarity_compares_texts(checkout):
+    for similar, anchor in ((True, "text"), (False, "state")):
+        given = config("sokoban")
+        given.algorithm = SimpleNamespace(gigpo=SimpleNamespace(enable_similarity=similar))
+        assert [manager.envs.anchor for manager in make_envs(given)] == [anchor] * 2
+    given = config("sokoban", anchor="state")
+    given.algorithm = SimpleNamespace(gigpo=SimpleNamespace(enable_similarity=True))
+    with pytest.raises(UsageError, match=r"unknown anchor 'state'.*; choose one of text"):
+        make_envs(given)
 
 
 def test_a_row_that_is_over_stays_as_it_is_and_pays_nothing(checkout):
@@ -209,35 +215,16 @@ def test_games_are_found_where_the_checkout_finds_them(checkout, monkeypatch, tm
 
 
 @pytest.mark.parametrize(
-    ("changed", "anchor", "message"),
+    ("changed", "message"),
     [
-        ({"suite": "search"}, "state", "no search"),
-        ({"suite": "alfworld/AlfredThorEnv"}, "state", "AlfredThorEnv"),
-        ({"suite": "alfworld"}, "hash", "by 'hash'"),
-        ({"suite": "sokoban", "mode": "list"}, "state", r"no Sokoban \(list\)"),
-        ({"suite": "sokoban", "num_boxs": 2}, "state", "unknown option 'num_boxs'"),
+        ({"suite": "alfworld/AlfredThorEnv"}, "AlfredThorEnv"),
+        ({"suite": "alfworld", "anchor": "hash"}, "unknown anchor 'hash'"),
+        ({"suite": "sokoban", "mode": "list"}, r"no Sokoban \(list\)"),
+        ({"suite": "sokoban", "num_boxs": 2}, "unknown option 'num_boxs'"),
+        ({"suite": "search", "serch": "bm25"}, "unknown option of Search 'serch'"),
     ],
 )
-def test_what_is_not_offered_is_refused_in_one_line(changed, anchor, message, checkout):
+def test_what_is_not_offered_is_refused_in_one_line(changed, message, checkout):
     with pytest.raises(UsageError, match=message) as refused:
-        make_envs(config(**changed), anchor=anchor)
+        make_envs(config(**changed))
     assert "\n" not in str(refused.value)
-
-
-def test_outside_a_checkout_it_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="agent_system"):
-        make_envs(config("sokoban"))
-
-
-def test_the_diff_is_of_two_lines_and_applies(tmp_path):
-    diff = ROOT / "examples" / "verl_agent.diff"
-    lines = diff.read_text(encoding="utf-8").splitlines()
-    added = [line for line in lines if line.startswith("+") and not line.startswith("+++")]
-    removed = [line[1:] for line in lines if line.startswith("-") and not line.startswith("---")]
-    assert len(added) == len(removed) == 2
-    script = tmp_path / "verl" / "trainer" / "main_ppo.py"
-    script.parent.mkdir(parents=True)
-    script.write_text("\n".join(["#"] * 69 + ["", *removed, "", "#"]) + "\n", encoding="utf-8")
-    subprocess.run(["git", "apply", str(diff)], cwd=tmp_path, check=True)
-    assert [line[1:] for line in added] == script.read_text(encoding="utf-8").splitlines()[70:72]
