@@ -6,6 +6,7 @@ python examples/chat_loop.py http://localhost:8000/v1 MODEL --env agentgym/ALFWo
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import openai
 
@@ -14,6 +15,7 @@ import agentgym
 
 def play(client: openai.OpenAI, model: str, env: agentgym.ChatEnv, seed: int) -> bool:
     """Play an episode; return whether it was won."""
+    messages: Any
     messages, info = env.reset(seed=seed)
     over = False
     while not over:

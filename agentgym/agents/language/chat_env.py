@@ -253,10 +253,8 @@ def chat_vec(env_id: str, num_envs: int = 1, **options: Any) -> SyncVectorEnv:
         (3, 'user')
     """
     first = chat(env_id, **options)
-    settings = {"budget": first.budget, "count_tokens": first.count_tokens}
-    return SyncVectorEnv(
-        [partial(ChatEnv, first.env.spawn(), first.prompts, **settings) for _ in range(num_envs)]
-    )
+    make_slot = partial(ChatEnv, budget=first.budget, count_tokens=first.count_tokens)
+    return SyncVectorEnv([partial(make_slot, first.env.spawn(), first.prompts) for _ in range(num_envs)])
 
 
 def _reply_of(answer: Any) -> ChatReply:
