@@ -25,11 +25,12 @@ from agentgym.registration import open_env
 from agentgym.serving.env.description import instructions_of
 from benchmarks.bridges.server_parity import Recorded, record, serving
 from benchmarks.harness.report import parser, table_text
+from tools.blocks import replaced, section_block
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "bridges.md"
 PLAY = Path(__file__).with_name("peer_play.py")
-BEGIN, END = "<!-- doors -->\n", "<!-- end of doors -->\n"
+TITLE = "Entry points"
 SUITES = tuple(f"agentgym/{name}-v0" for name in ("Sokoban", "EZPoints", "ALFWorld", "WebShop", "HotpotQA"))
 SHOWN = ("text", "reward", "end", "state hash")
 """What a door may show of a state."""
@@ -192,8 +193,7 @@ random, played by each project's own entry point and compared with the environme
 
 def updated(text: str, made: dict[str, Any]) -> str:
     """Return a page with the table as it should be."""
-    before, _, rest = text.partition(BEGIN)
-    return before + BEGIN + block(made) + END + rest.partition(END)[2]
+    return replaced(text, section_block(TITLE), f"## {TITLE}\n\n{block(made)}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
