@@ -141,6 +141,16 @@ def test_the_words_of_papers_and_runs_are_not_compared():
     assert (facts["environment"], facts["split"], facts["panel"]) == ("not said", "not said", "different")
 
 
+def test_the_words_of_two_papers_are_not_compared():
+    one, other = (read_result(f"{PAPERS}#{place}#WebShop") for place in ("3SPO#1#GRPO", "iStar#1#GRPO"))
+    assert one.facts["split"] != other.facts["split"]
+    found = audit(one, other)
+    assert (found.facts["split"], found.facts["rule"]) == ("not said", "not said")
+    assert "another split" not in found.verdict
+    unseen, seen = (read_result(f"{PAPERS}#StepPO#2#GRPO#ALFWorld {split}") for split in ("unseen", "seen"))
+    assert audit(unseen, seen).facts["split"] == "different"
+
+
 def test_a_claim_is_held_against_what_choosing_gives():
     found = audit(read_result("A=80,n=134"), read_result("B=86.9,n=128,best-of=30"))
     assert found.verdict == (

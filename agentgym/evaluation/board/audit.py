@@ -71,6 +71,8 @@ class AuditedResult:
     """Standard deviation over seeds; 0 for none."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Facts that are said, by `FACTS`, and `MET`."""
+    paper: str = ""
+    """Name of the paper that prints it; empty for none."""
     wins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """Outcomes of the attempts at each task, by id; empty for a printed result."""
 
@@ -199,6 +201,8 @@ def audit(first: AuditedResult, second: AuditedResult, assumed: int = 30) -> Fin
         values = {first.facts.get(name), second.facts.get(name)}
         if bool(first.wins) != bool(second.wins) and name not in ("panel", "seeds"):
             values = {None}  # the words of papers and of runs do not compare
+        if first.paper != second.paper and len(values) > 1 and name in ("split", "rule"):
+            values = {None}  # nor do unequal words of two papers
         facts[name] = NOT_SAID if None in values else "same" if len(values) == 1 else "different"
     shared = len(first.wins.keys() & second.wins.keys())
     paired = shared > 0 and first.wins.keys() == second.wins.keys()
@@ -327,6 +331,7 @@ def _of_paper(text: str) -> AuditedResult:
     said = {name: value for name, (value, _) in conditions.of(paper, column).items()}
     return AuditedResult(
         name=f"{paper.name} {place[2]}",
+        paper=paper.name,
         success=numbers[0] / scale,
         tasks=int(said.get("panel", 0)),
         seeds=int(said.get("seeds", 1)),
