@@ -3,7 +3,7 @@
 ``tools/measured.toml`` has the lines of a page that hold measured numbers, as they stand in the page, with
 each number as ``{REPORT#KEY FORM}``::
 
-    "{demo_seeds#mean .0%} on average of five seeds"
+    "{demo_seeds#mean .0%}, the mean of five seeds"
 
 The key is the way through the report's JSON: names and places, separated by ``/``; ``NAME=VALUE&...`` is the
 one item of a list that has these values (``A.B=VALUE``: of B within A). Behind it stands the number of

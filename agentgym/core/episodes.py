@@ -45,6 +45,14 @@ def suite_keys(info: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in info.items() if key not in CONTRACT_KEYS}
 
 
+def own_steps(steps: tuple[Step, ...], extra: Mapping[str, Any]) -> tuple[Step, ...]:
+    """Return the steps of the side to act, where a policy plays several.
+
+    ``extra``: the suite's own info keys of the current state.
+    """
+    return tuple(step for step in steps if step.side == extra["side"])
+
+
 def taken_step(
     observation: Observation,
     info: Mapping[str, Any],

@@ -21,7 +21,7 @@ from typing import Any, get_args
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from agentgym.core.episodes import CONTRACT_KEYS, game_end
+from agentgym.core.episodes import CONTRACT_KEYS, game_end, own_steps
 from agentgym.core.hashing import content_id
 from agentgym.core.options import check_choice
 from agentgym.core.queries import UnansweredError
@@ -417,14 +417,6 @@ class RolloutWorker:
         if not self._measured:
             return {}
         return self.envs.prototype.suite_spec.counted(self.envs.measures(slot), aborted=aborted)
-
-
-def own_steps(steps: tuple[Step, ...], extra: Mapping[str, Any]) -> tuple[Step, ...]:
-    """Return the steps of the side to act, where a policy plays several.
-
-    ``extra``: the suite's own info keys of the current state.
-    """
-    return tuple(step for step in steps if step.side == extra["side"])
 
 
 def suite_rows(infos: Mapping[str, Any], n: int) -> list[dict[str, Any]]:

@@ -184,8 +184,9 @@ def block(made: dict[str, Any]) -> str:
     suites = [env_id.partition("/")[2].partition("-")[0] for env_id in made["suites"]]
     left = "".join(f" Not run: {title}: {why}." for title, why in made["missing"].items())
     about = f"""\
-`make doors` on {made["date"]}: whole episodes of {", ".join(suites)}, half by the oracle and half at
-random, played by each project's own entry point and compared with the environment's own.{left}
+`make doors` wrote this table on {made["date"]}. Each project's own entry point plays whole episodes of
+{", ".join(suites)}, half by the oracle and half at random. They are compared with the same episodes of the
+environment itself.{left}
 
 """
     return about + table_text(head, lines, 3)

@@ -1,9 +1,10 @@
 """Environments of messages: the chats of benches, answers of every form, snapshots, budgets, vectors."""
 
 from contextlib import closing
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 import agentgym
 from agentgym import UsageError
@@ -56,10 +57,41 @@ def test_an_answer_is_a_text_or_a_message_with_calls():
         messages, *_, info = env.step(answer)
         assert (info["action"], info["format_error"]) == ("search[Rome]", "")
         assert messages[-1]["role"] == "user"  # a turn has a prompt of its own
-    for wrong in (3, None, ["search"], {"content": 3}):
-        with pytest.raises(UsageError, match="an answer is the model's text or its message, but it"):
-            env.step(wrong)
+    assert env.step(MappingProxyType(message))[4]["action"] == "search[Rome]"
     assert env.step("Rome?")[4]["action"] == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        (3, "choices\\[0\\].message of a completion, got int"),
+        (None, "got NoneType"),
+        (b"up", "got bytes"),
+        (["up"], "got list"),
+        ({}, "got dict"),
+        (SimpleNamespace(content="up", model_dump=3), "got SimpleNamespace"),
+        ({"choices": [{"message": {"role": "assistant", "content": "up"}}]}, "got dict"),
+        (SimpleNamespace(model_dump=lambda: {"id": "1", "choices": []}), "got SimpleNamespace"),
+        ({"content": 3}, "but its content is of another type than str"),
+        ({"content": ["up"]}, "but a part of its content is no object"),
+        ({"tool_calls": [{"function": {"name": None}}]}, "but a tool call has no name"),
+    ],
+)
+def test_an_answer_of_another_kind_is_refused_and_plays_nothing(wrong, line):
+    env = agentgym.chat("agentgym/Sokoban-v0")
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match=f"^an answer is the model's text or its message, .*{line}$"):
+        env.step(wrong)
+    assert env.step("up")[4]["turn"] == 1
+
+
+@pytest.mark.parametrize("text", ["left " * 2_000_000, "\ud800", "up\x00", "<tool_call>" * 900_000])
+def test_an_odd_text_is_a_turn_that_the_environment_rejects(text):
+    env = agentgym.chat("agentgym/Sokoban-v0")
+    env.reset(seed=0)
+    messages, *_, info = env.step(text)
+    assert (info["action_is_valid"], info["turn"]) == (False, 1)
+    assert len(messages[0]["content"].encode()) < 2_000
 
 
 def test_a_restored_chat_goes_on_as_it_was():
@@ -73,6 +105,51 @@ def test_a_restored_chat_goes_on_as_it_was():
     assert (env.state_hash(), info["state_hash"], len(messages)) == (seen, seen, 3)
     assert env.step(think("left"))[:4] == first[:4]
     assert env.admissible_actions() == ("up", "down", "left", "right")
+
+
+def test_a_snapshot_of_another_kind_or_environment_is_refused():
+    env = agentgym.chat("agentgym/Sokoban-v0")
+    messages, _ = env.reset(seed=0)
+    for wrong in (None, {}, env.unwrapped.snapshot()):
+        with pytest.raises(UsageError, match="restore takes a ChatSnapshot, as snapshot"):
+            env.restore(wrong)
+    other = agentgym.chat("agentgym/EZPoints-v0")
+    other.reset(seed=0)
+    with pytest.raises(UsageError, match="cannot restore a snapshot of suite 'ezpoints'"):
+        env.restore(other.snapshot())
+    assert env.restore(env.snapshot())[0] == messages
+    fresh = agentgym.chat("agentgym/Sokoban-v0")
+    assert fresh.restore(env.snapshot())[0] == messages  # no reset was needed
+    assert fresh.step("up")[4]["turn"] == 1
+
+
+def test_a_side_sees_no_turn_of_the_other():
+    env = agentgym.chat("agentgym/Sotopia-v0", mode="self-chat", agent="react")
+    shown = [env.reset(seed=0)]
+    for words in ("one", "two", "three"):
+        shown.append(env.step(f"<think>{words} alone</think><action>speak[{words}]</action>")[::4])
+    assert [info["side"] for _, info in shown] == [0, 1, 0, 1]
+    assert [len(messages) for messages, _ in shown] == [1, 1, 3, 3]
+    thoughts = ["one alone", "two alone", "three alone"]
+    assert [[each in str(messages) for each in thoughts] for messages, _ in shown] == [
+        [False, False, False],
+        [False, False, False],
+        [True, False, False],
+        [False, True, False],
+    ]
+    start = env.snapshot()
+    env.step("<action>none</action>")
+    assert env.restore(start)[0] == shown[-1][0]
+
+
+def test_gymnasium_checks_the_environment_and_makes_it_again():
+    env = agentgym.chat("agentgym/Sokoban-v0", split="test", agent="react", max_steps=3)
+    with pytest.warns(UserWarning, match="different from the unwrapped version"):
+        check_env(env)
+    again = env.spec.make()
+    assert again.reset(seed=7)[0] == env.reset(seed=7)[0]
+    assert again.env is again.unwrapped
+    assert repr(env.observation_space) == "ChatSpace()"
 
 
 def test_the_oldest_turns_are_left_out_of_a_budget():
@@ -92,6 +169,58 @@ def test_the_oldest_turns_are_left_out_of_a_budget():
     tight = agentgym.chat("agentgym/Sokoban-v0", budget=10, count_tokens=count)
     with pytest.raises(PromptTooLongError, match="turn 0 alone has more than 10 tokens: raise budget"):
         tight.reset(seed=0)
+
+
+def test_the_end_of_an_episode_needs_no_budget():
+    sizes = iter([10, 11])
+    env = agentgym.chat("agentgym/Sokoban-v0", max_steps=1, budget=10, count_tokens=lambda _: next(sizes, 11))
+    env.reset(seed=0)
+    assert env.step("up")[3]
+    assert "No action is possible any more." in env.restore(env.snapshot())[0][-1]["content"]
+
+
+def test_a_counter_that_fails_leaves_the_turn_played():
+    sizes = iter([10, OSError("no tokenizer"), 10])
+
+    def count(messages):
+        size = next(sizes)
+        if isinstance(size, OSError):
+            raise size
+        return size
+
+    env = agentgym.chat("agentgym/Sokoban-v0", budget=10, count_tokens=count)
+    env.reset(seed=0)
+    with pytest.raises(OSError, match="no tokenizer"):
+        env.step("up")
+    assert env.step("up")[4]["turn"] == 2
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_slot_that_was_reset_has_a_prompt_without_past_turns(mode):
+    envs = agentgym.chat_vec("agentgym/EZPoints-v0", 2, agent="react", max_steps=2, autoreset_mode=mode)
+    envs.reset(seed=0)
+    lengths = []
+    for _ in range(4):
+        chats, _, _, over, infos = envs.step([think("+"), think("+")])
+        lengths.append([len(chats[0]), bool(over[0])])
+    if mode == "NextStep":
+        assert lengths == [[3, False], [5, True], [1, False], [3, False]]
+    else:
+        assert lengths == [[3, False], [1, True], [3, False], [1, True]]
+        assert len(infos["final_obs"][0]) == 5
+        assert infos["final_info"]["action"].tolist() == ["+", "+"]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"num_envs": 0}, "num_envs must be at least 1 and whole, got 0"),
+        ({"autoreset_mode": "Never"}, "unknown autoreset_mode 'Never'"),
+    ],
+)
+def test_wrong_settings_of_a_vector_are_refused(options, line):
+    with pytest.raises(UsageError, match=line):
+        agentgym.chat_vec("agentgym/EZPoints-v0", **options)
 
 
 def test_slots_of_a_vector_share_their_tasks():
@@ -114,6 +243,12 @@ def test_slots_of_a_vector_share_their_tasks():
     [
         ({"agent": "reflexion"}, "unknown agent 'reflexion'; choose one of prompting, react"),
         ({"budget": 10}, "budget and count_tokens go together: give both, or neither"),
+        (
+            {"budget": 0, "count_tokens": len},
+            "budget is a whole number of at least 1 and count_tokens a function",
+        ),
+        ({"budget": 9, "count_tokens": 3}, "got 9 and 3"),
+        ({"prompt": ["history"]}, "prompt: expected a table, got"),
         ({"prompt": {"histroy": 2}}, "prompt: unknown key 'histroy'"),
         ({"prompt": {"native_tools": True}}, "native_tools goes with answer"),
         ({"dim": 3}, "option"),

@@ -8,28 +8,33 @@ from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 from gymnasium.error import ResetNeeded
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.utils import RecordConstructorArgs
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from agentgym.agents.language.chats import ChatPrompts, TurnCompletion
 from agentgym.agents.language.making import chat_prompts
 from agentgym.agents.language.settings import PROMPTING, REACT, ChatPromptSettings, Scaffold
-from agentgym.core.episodes import suite_keys, taken_step
-from agentgym.core.options import check_choice
+from agentgym.core.episodes import own_steps, suite_keys, taken_step
+from agentgym.core.options import check_choice, is_whole
 from agentgym.core.spaces import UnicodeText
 from agentgym.core.types import Request, Snapshot, Step
 from agentgym.endpoint.chat import ChatReply
-from agentgym.endpoint.replies import MalformedAnswerError, read_choice, table_of
+from agentgym.endpoint.replies import MalformedAnswerError, read_choice
 from agentgym.endpoint.wire import message_table
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
 from agentgym.io.records import parse
 from agentgym.prompts.fitting import PromptTooLongError
 from agentgym.registration import open_env
+from agentgym.vector.arguments import autoreset_mode_of, checked_count
 
 Messages: TypeAlias = list[dict[str, Any]]
 """Chat in OpenAI's form, as every client and chat template takes it."""
 
 SCAFFOLDS: Mapping[str, Scaffold] = {scaffold.name: scaffold for scaffold in (PROMPTING, REACT)}
+
+_OF_MESSAGE = frozenset(["role", "content", "tool_calls", "function_call"])
+"""Keys of an assistant's message, of which each has at least one."""
 
 _OF_REQUEST = ("task_id", "task_type", "admissible_actions", "state_hash")
 
@@ -49,6 +54,10 @@ class ChatSpace(gymnasium.Space[Messages]):
         """Return whether the other space is one of chats."""
         return isinstance(other, ChatSpace)
 
+    def __repr__(self) -> str:
+        """``ChatSpace()``."""
+        return "ChatSpace()"
+
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -57,11 +66,9 @@ class ChatSnapshot(NamedTuple):
 
     state: Snapshot
     steps: tuple[Step, ...]
-    first: int
-    """Oldest turn that prompts hold."""
 
 
-class ChatEnv(gymnasium.Wrapper[Messages, Any, Any, str]):
+class ChatEnv(gymnasium.Wrapper[Messages, Any, Any, str], RecordConstructorArgs):
     """Environment that a chat model plays: observations are messages, actions are the model's answers.
 
     Observation: the messages to send, with the suite's prompt, past turns and answer format as the agents
@@ -94,17 +101,26 @@ class ChatEnv(gymnasium.Wrapper[Messages, Any, Any, str]):
         """Wrap an environment.
 
         Args:
-            env: an environment that nothing else plays.
+            env: an environment that nothing else plays. Wrappers around it are left out: they hold state that
+                snapshots lack.
             prompts: writes messages and reads answers; see `chat`.
             budget: largest number of tokens of the messages; the oldest turns are left out.
             count_tokens: counts the tokens of messages.
 
         Raises:
-            UsageError: one of the last two is given without the other.
+            UsageError: one of the last two is given without the other, or is of a wrong type.
         """
-        super().__init__(env)
+        RecordConstructorArgs.__init__(
+            self, prompts=prompts, budget=budget, count_tokens=count_tokens, _disable_deepcopy=True
+        )
+        gymnasium.Wrapper.__init__(self, env.unwrapped)
         if (budget is None) != (count_tokens is None):
             raise UsageError("budget and count_tokens go together: give both, or neither")
+        if budget is not None and not (is_whole(budget) and budget > 0 and callable(count_tokens)):
+            raise UsageError(
+                f"budget is a whole number of at least 1 and count_tokens a function, got {budget!r:.60} and "
+                f"{count_tokens!r:.60}"
+            )
         self.prompts, self.budget, self.count_tokens = prompts, budget, count_tokens
         self.observation_space = ChatSpace()
         self._steps: tuple[Step, ...] = ()
@@ -136,6 +152,7 @@ class ChatEnv(gymnasium.Wrapper[Messages, Any, Any, str]):
         Raises:
             UsageError: it is neither.
             ResetNeeded: no episode is running.
+            PromptTooLongError: the action was played, but the next turn alone is longer than the budget.
         """
         if not self._info:
             raise ResetNeeded("no episode is running: call reset() before step()")
@@ -149,7 +166,8 @@ class ChatEnv(gymnasium.Wrapper[Messages, Any, Any, str]):
             message=self.prompts.turn(request),
             first=self._first,
         )
-        self._steps = (*self._steps, taken_step(self._seen, self._info, completion, outcome))
+        taken = taken_step(self._seen, self._info, completion, outcome, sided=self.env.sides > 1)
+        self._steps = (*self._steps, taken)
         self._seen, reward, terminated, truncated, self._info = outcome
         read = {"action": answer.action, "format_error": completion.format_error}
         return self._messages(), float(reward), terminated, truncated, self._info | read
@@ -164,35 +182,47 @@ class ChatEnv(gymnasium.Wrapper[Messages, Any, Any, str]):
 
     def snapshot(self) -> ChatSnapshot:
         """Return the state and the turns so far."""
-        return ChatSnapshot(self.env.snapshot(), self._steps, self._first)
+        return ChatSnapshot(self.env.snapshot(), self._steps)
 
     def restore(self, snapshot: ChatSnapshot) -> tuple[Messages, dict[str, Any]]:
-        """Go back to a snapshot; return the messages and info that were current then."""
+        """Go back to a snapshot; return the messages and info that were current then.
+
+        Raises:
+            UsageError: it is no snapshot of a `ChatEnv`, or one of another environment.
+        """
+        if not isinstance(snapshot, ChatSnapshot):
+            raise UsageError(
+                f"restore takes a ChatSnapshot, as snapshot() returns it, got {type(snapshot).__name__}"
+            )
         self._seen, self._info = self.env.restore(snapshot.state)
-        self._steps, self._first = snapshot.steps, snapshot.first
+        self._steps = snapshot.steps
         return self._messages(), dict(self._info)
 
     def _request(self) -> Request:
         known = {name: self._info[name] for name in _OF_REQUEST}
+        history = own_steps(self._steps, self._info) if self.env.sides > 1 else self._steps
         return Request(
             episode=0,
             turn=len(self._steps),
             observation=self._seen,
             seed=0,
-            history=self._steps,
+            history=history,
+            others=len(self._steps) - len(history),
             extra=suite_keys(self._info),
             **known,
         )
 
     def _messages(self) -> Messages:
         request = self._request()
-        turn, first = self.prompts.turn(request), max(self._first, self.prompts.oldest(request))
+        turn, first = self.prompts.turn(request), self.prompts.oldest(request)
         while True:
             messages = [message_table(each) for each in self.prompts.chat(request, turn, first)]
             if self.count_tokens is None or self.budget is None or self.count_tokens(messages) <= self.budget:
                 self._first = first
                 return messages
-            if first == len(self._steps):
+            if first >= request.own_steps:
+                if not request.admissible_actions:  # the episode is over: no model is sent these
+                    return messages
                 raise PromptTooLongError(
                     f"turn {first} alone has more than {self.budget} tokens: raise budget"
                 )
@@ -232,19 +262,31 @@ def chat(
         'no <action>...</action> after the thought'
     """
     check_choice("agent", agent, tuple(SCAFFOLDS))
-    settings = parse(ChatPromptSettings, dict(prompt or {}), "prompt")
+    table: Any = {} if prompt is None else prompt
+    settings = parse(ChatPromptSettings, dict(table) if isinstance(table, Mapping) else table, "prompt")
     env = open_env(env_id, split=split, options=options)
     prompts = chat_prompts(env, SCAFFOLDS[agent], settings)
     return ChatEnv(env, prompts, budget=budget, count_tokens=count_tokens)
 
 
-def chat_vec(env_id: str, num_envs: int = 1, **options: Any) -> SyncVectorEnv:
+def chat_vec(
+    env_id: str,
+    num_envs: int = 1,
+    *,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    **options: Any,
+) -> SyncVectorEnv:
     """Make a vector environment of `ChatEnv`, whose slots share the tasks and data of one environment.
 
     Args:
         env_id: as `chat`.
         num_envs: number of slots.
+        autoreset_mode: as `agentgym.make_vec`.
         **options: as `chat`.
+
+    Raises:
+        UsageError: as `chat`, or an unknown mode.
+        MissingDataError: as `chat`.
 
     Example:
         >>> envs = chat_vec("agentgym/EZPoints-v0", 3)
@@ -252,17 +294,24 @@ def chat_vec(env_id: str, num_envs: int = 1, **options: Any) -> SyncVectorEnv:
         >>> len(chats), chats[0][0]["role"]
         (3, 'user')
     """
+    slots, mode = range(checked_count(num_envs)), autoreset_mode_of(autoreset_mode)
     first = chat(env_id, **options)
     make_slot = partial(ChatEnv, budget=first.budget, count_tokens=first.count_tokens)
-    return SyncVectorEnv([partial(make_slot, first.env.spawn(), first.prompts) for _ in range(num_envs)])
+    made = [partial(make_slot, first.env.spawn(), first.prompts) for _ in slots]
+    return SyncVectorEnv(made, autoreset_mode=mode)
 
 
 def _reply_of(answer: Any) -> ChatReply:
     """Return an answer as a reply."""
     if isinstance(answer, str):
         return ChatReply(answer)
-    message = answer.model_dump() if hasattr(answer, "model_dump") else answer
+    message = answer.model_dump() if callable(getattr(answer, "model_dump", None)) else answer
+    if not isinstance(message, Mapping) or not _OF_MESSAGE & message.keys():
+        raise UsageError(
+            f"an answer is the model's text or its message, such as choices[0].message of a completion, got "
+            f"{type(answer).__name__}"
+        )
     try:
-        return read_choice({}, table_of(message, "it"), {}, 1)
+        return read_choice({}, dict(message), {}, 1)
     except MalformedAnswerError as error:
         raise UsageError(f"an answer is the model's text or its message, but {error}") from None

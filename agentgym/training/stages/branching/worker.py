@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from agentgym.core.episodes import game_end, suite_keys
+from agentgym.core.episodes import game_end, own_steps, suite_keys
 from agentgym.core.queries import UnansweredError
 from agentgym.core.types import (
     Completion,
@@ -19,7 +19,7 @@ from agentgym.core.types import (
     Trajectory,
 )
 from agentgym.errors import UsageError
-from agentgym.rollout.worker import EpisodeSpec, check_completion, own_steps, suite_rows
+from agentgym.rollout.worker import EpisodeSpec, check_completion, suite_rows
 from agentgym.vector.batching import unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 
