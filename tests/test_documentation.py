@@ -164,7 +164,7 @@ def test_install_lines_of_pages_name_extras_that_there_are():
 
 def test_the_readme_is_short():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 120
+    assert len(text.splitlines()) < 130
     assert "docs/images/films/sokoban.gif" in text
 
 
