@@ -40,8 +40,9 @@ def add_agents(parser: Parser) -> None:
         "--agent",
         action="append",
         metavar="NAME",
-        help="who plays: agents of the suite or of --model; with --endpoint prompting, react or "
-        "reflexion; repeat for several (default: all of the suite and of --model; with --endpoint react)",
+        help="who plays: agents of the suite or of --model, or module:function, an agent of your own; with "
+        "--endpoint prompting, react or reflexion; repeat for several (default: all of the suite and of "
+        "--model; with --endpoint react)",
     )
     parser.add_argument(
         "--model",
@@ -88,7 +89,7 @@ def add_agents(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="further option of --model's agents, such as temperature=0.7; repeat for several",
+        help="further option of --model's or your own agents, such as temperature=0.7; repeat for several",
     )
 
 
@@ -101,12 +102,29 @@ def chosen_agents(
     directory's ``agent.json`` with the model's training settings, but for the temperature.
     ``known``: names of the suite's own agents.
     """
+    own = {name: _row_name(name) for name in arguments.agent or () if ":" in name and name not in known}
+    further, names = _models(arguments, settings, known, own)
+    if own:
+        from agentgym.evaluation.suites.suite import SuiteAgent
+
+        options = {} if arguments.model else parse_options(arguments.option, {})
+        further = [*further, *(SuiteAgent(row, kind, options=options) for kind, row in own.items())]
+    return further, names and [own.get(name, name) for name in names]
+
+
+def _models(
+    arguments: argparse.Namespace, settings: Mapping[str, Any], known: Collection[str], own: Collection[str]
+) -> tuple[list[SuiteAgent], list[str] | None]:
+    """Return the models that the flags add, and the names of those that play, None for all.
+
+    ``own``: references of agents that are no models.
+    """
     for name in arguments.agent or ():
         if name in SCAFFOLDS and arguments.endpoint is None and name not in known:
             raise UsageError(
                 f"--agent {name} asks a model behind an endpoint: add --endpoint URL and --model NAME"
             )
-    _check(arguments)
+    _check(arguments, own)
     options = parse_options(arguments.option, _OWN_FLAGS)
     options |= {
         name: value
@@ -134,7 +152,7 @@ def chosen_agents(
     return further, [*others, *(agent.name for agent in further)]
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(arguments: argparse.Namespace, own: Collection[str]) -> None:
     if arguments.endpoint is not None and not arguments.model:
         raise UsageError("--endpoint needs --model NAME: what the server calls the model")
     if arguments.endpoint is not None and arguments.rerank is not None:
@@ -147,15 +165,20 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--key-env is the key of an endpoint: name its URL with --endpoint")
     if not arguments.model:
         for name in ("wording", "answer", "option", "rerank", "engine"):
-            if getattr(arguments, name):
+            if getattr(arguments, name) and not (own and name == "option"):
                 raise UsageError(f"--{name} is of a model: name one with --model")
+
+
+def _row_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-")
 
 
 def _of_endpoint(kind: str, model: str, options: dict[str, Any]) -> SuiteAgent:
     from agentgym.evaluation.suites.suite import SuiteAgent
 
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rpartition("/")[2]).strip("-")
-    return SuiteAgent(f"{kind}-{name}", kind, options={**options, "model": model})
+    return SuiteAgent(
+        f"{kind}-{_row_name(model.rpartition('/')[2])}", kind, options={**options, "model": model}
+    )
 
 
 def _of_directory(text: str, engine: str, options: dict[str, Any], settings: Mapping[str, Any]) -> SuiteAgent:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, nearest
 from agentgym.io.untrusted import loads_toml
 
 if TYPE_CHECKING:
@@ -45,6 +45,12 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if self.declare is not None and isinstance(action, Commands) and value not in action.choices:
             self.declare(value)
+        if (
+            isinstance(action, Commands)
+            and value not in action.choices
+            and (meant := nearest(value, action.choices))
+        ):
+            raise UsageError(f"there is no command {value!r}{meant}; see `{self.prog} --help`")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:

@@ -1,5 +1,7 @@
 """Errors that name the right remedy, in one line."""
 
+import json
+
 import pytest
 
 from agentgym.endpoint.spec import EndpointSpec
@@ -16,6 +18,33 @@ def test_an_id_without_namespace_and_version(refused, typed, meant):
     complaint = refused("play", typed)
     assert f"unknown id {typed!r}" in complaint
     assert (f"did you mean 'agentgym/{meant}-v0'?" in complaint) == bool(meant)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("bnech",), "there is no command 'bnech' (did you mean 'bench'?); see `agentgym --help`"),
+        (("data", "lst"), "there is no command 'lst' (did you mean 'list'?); see `agentgym data --help`"),
+        (
+            ("bench", "nofile.toml"),
+            "there is no suite file nofile.toml: name an existing file, or one of demo, ",
+        ),
+    ],
+)
+def test_a_command_or_file_that_is_not_there(refused, words, line):
+    assert line in refused(*words)
+
+
+def test_an_agent_of_ones_own_joins_a_shipped_suite(cli, refused, tmp_path):
+    words = ("bench", "starter", "--env", "EZPoints", "--limit", "2", "--out", tmp_path, "--agent")
+    code, *shown = cli(*words, "examples.own_agent:make", "--option", "memory=3")
+    (folder,) = tmp_path.glob("starter-EZPoints-first2/examples.own_agent-make-*")
+    agent = json.loads((folder / "run.json").read_text())["agent"]
+    assert (agent["kind"], agent["options"]) == ("examples.own_agent:make", {"memory": 3})
+    assert code == 0, shown
+    assert "module examples.own_agent has no 'mke' (did you mean 'make'?)" in refused(
+        *words, "examples.own_agent:mke"
+    )
 
 
 @pytest.mark.parametrize("command", ["view", "judge", "verify"])

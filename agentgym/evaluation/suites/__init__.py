@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agentgym.core.options import check_choice
-from agentgym.errors import MissingSuiteError
+from agentgym.errors import MissingSuiteError, UsageError
 
 FOLDER = Path(__file__).parent
 
@@ -29,6 +29,10 @@ def suite_file(suite: str) -> Path:
     path = Path(suite)
     if path.is_file():
         return path
+    if path.suffix == ".toml":
+        raise UsageError(
+            f"there is no suite file {suite}: name an existing file, or one of {', '.join(NAMES)}"
+        )
     check_choice("suite", suite, NAMES, ", or name a TOML file")
     return FOLDER / f"{suite}.toml"
 
