@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from agentgym.evaluation.board.audit import CONDITIONS_FILE
+from agentgym.evaluation.board.audit import CONDITIONS_NAME
 from agentgym.evaluation.board.leaderboard import PUBLISHED, read_published
 from agentgym.evaluation.board.published import CONDITIONS, Conditions
 from agentgym.io.records import read_toml
@@ -37,7 +37,7 @@ among checkpoints, runs or evaluations. Which tasks a panel holds, in which orde
 
 def count() -> dict[str, Any]:
     """Count numbers with each part, by paper, and list what is said."""
-    conditions = read_toml(Conditions, HERE / CONDITIONS_FILE)
+    conditions = read_toml(Conditions, HERE / CONDITIONS_NAME)
     counts: dict[str, Counter[str]] = {}
     said: dict[tuple[str, ...], None] = {}
     for paper in (paper for name in FILES for paper in read_published(HERE / name).paper):

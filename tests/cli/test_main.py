@@ -60,7 +60,8 @@ def test_version(cli):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("pla",), "invalid choice: 'pla'"),
+        (("pla",), "there is no command 'pla' (did you mean 'play'?); see `agentgym --help`"),
+        (("xyzzy",), "invalid choice: 'xyzzy'"),
         (("data",), "required: COMMAND; see `agentgym data --help`"),
         (("play",), "required: ENV; see `agentgym play --help`"),
         (("play", "x", "--sed", "3"), "unrecognized arguments: --sed 3"),

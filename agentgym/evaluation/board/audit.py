@@ -45,7 +45,7 @@ FACTS = (
 MET = "met in training"
 """Fact that is shown and not compared: how many tasks belong to the training split."""
 
-CONDITIONS_FILE = "conditions.toml"
+CONDITIONS_NAME = "conditions.toml"
 """Name of the file with the papers' statements, beside that of their results."""
 
 _LIMITS = {"n": MAX_TASKS, "seeds": 100, "best-of": 10_000, "spread": 100}
@@ -324,7 +324,7 @@ def _of_paper(text: str) -> AuditedResult:
     if not path.exists():
         raise UsageError(f"{file}: no such file: name the TOML file of published results")
     paper, column, numbers = read_published(path).cell(place)
-    scale, beside = _SCALES.get(column.unit), path.with_name(CONDITIONS_FILE)
+    scale, beside = _SCALES.get(column.unit), path.with_name(CONDITIONS_NAME)
     if scale is None or numbers[0] > scale:
         raise UsageError(f"{text} is no share: its unit is {column.unit!r}; name a success rate")
     conditions = read_toml(Conditions, beside) if beside.exists() else Conditions()
