@@ -205,7 +205,7 @@ def test_a_record_of_other_passages_is_refused(capsys, folders, key, value):
         (["adopt", "none", "--documents", "ships.jsonl", "--name", "n"], "there is nothing at none"),
         (["adopt", "ships.jsonl", "--documents", "ships.jsonl", "--name", "n"], "pass encoder='e5-base-v2'"),
         (["adopt", "ships.jsonl", "--documents", "ships.jsonl", "--name", "../n"], "is no name of a folder"),
-        (["bild", "ships"], "invalid choice: 'bild'"),
+        (["bild", "ships"], "there is no command 'bild' (did you mean 'build'?)"),
     ],
 )
 def test_the_command_says_what_is_wrong(capsys, words, problem):

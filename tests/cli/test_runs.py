@@ -213,7 +213,7 @@ def test_view_says_where_a_replay_differs(cli, run_folder):
 
 
 def test_bad_input(refused, suite, run_folder, tmp_path):
-    assert ", or name a TOML file" in refused("bench", tmp_path / "none.toml")
+    assert "there is no suite file " in refused("bench", tmp_path / "none.toml")
     assert "did you mean 'oracle'?" in refused("bench", suite, "--agent", "oracel")
     assert "num_envs must be at least 1" in refused("bench", suite, "--num-envs", 0)
     assert "none" in refused("verify", tmp_path / "none")
