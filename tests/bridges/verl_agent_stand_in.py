@@ -102,7 +102,7 @@ def config(suite, tasks=2, group=2, validation=3, mode="tiny_rgb_array", **optio
         alfworld=SimpleNamespace(eval_dataset="eval_in_distribution"),
         webshop=SimpleNamespace(use_small=True, human_goals=False),
         sokoban=SimpleNamespace(dim_room=[6, 6], num_boxes=1, search_depth=30, mode=mode),
-        search=SimpleNamespace(search_url="http://127.0.0.1:9/retrieve", topk=3, timeout=5),
+        search=SimpleNamespace(search_url="http://127.0.0.1:9/retrieve", topk=3, timeout=60),
         agentgym=options,
     )
     return SimpleNamespace(env=env, data=SimpleNamespace(train_batch_size=tasks, val_batch_size=validation))
