@@ -23,23 +23,23 @@ PAGE = """\
 
 `python -m benchmarks.conditions`, from [five papers' tables](published.toml), [further numbers of
 2026](published-2026.toml) and [what the texts say of them](conditions.toml).
-Each number of a table counts, and the one after a plus-minus sign as another. A part is said where the text
+Each number of a table counts, and the one after a plus-minus sign as another. A part is stated where the text
 of the paper prints it; nothing is inferred. *Panel* is the number of tasks, *rule* how a result was chosen
 among checkpoints, runs or evaluations. Which tasks a panel holds, in which order, no paper prints.
 
 ## Numbers with each part
 
 {counts}
-## What is said, and where
+## What is stated, and where
 
-{said}"""
+{stated}"""
 
 
 def count() -> dict[str, Any]:
-    """Count numbers with each part, by paper, and list what is said."""
+    """Count numbers with each part, by paper, and list what is stated."""
     conditions = read_toml(Conditions, HERE / CONDITIONS_NAME)
     counts: dict[str, Counter[str]] = {}
-    said: dict[tuple[str, ...], None] = {}
+    stated: dict[tuple[str, ...], None] = {}
     for paper in (paper for name in FILES for paper in read_published(HERE / name).paper):
         for index, column in enumerate(paper.column):
             found = conditions.of(paper, column)
@@ -52,9 +52,9 @@ def count() -> dict[str, Any]:
                 }
             )
             for name, (value, place) in found.items():
-                said[paper.place, column.environment, name, str(value), place] = None
+                stated[paper.place, column.environment, name, str(value), place] = None
     counts["all"] = sum(counts.values(), Counter[str]())
-    return {"counts": counts, "said": list(said)}
+    return {"counts": counts, "stated": list(stated)}
 
 
 def page(record: dict[str, Any]) -> str:
@@ -62,8 +62,8 @@ def page(record: dict[str, Any]) -> str:
     parts = ("numbers", *CONDITIONS, "all")
     lines = [[paper, *(f"{found[part]:,}" for part in parts)] for paper, found in record["counts"].items()]
     head = ("paper", "numbers", *CONDITIONS, "all four")
-    said = table_text(("table", "environment", "part", "what", "place"), record["said"])
-    return PAGE.format(counts=table_text(head, lines, len(parts)), said=said)
+    stated = table_text(("table", "environment", "part", "what", "place"), record["stated"])
+    return PAGE.format(counts=table_text(head, lines, len(parts)), stated=stated)
 
 
 def main() -> None:

@@ -49,6 +49,7 @@ class SearchRows(ForkRows):
             HttpClient(url, "the retrieval server", timeout=float(env.search.timeout), attempts=ATTEMPTS)
             for url in ([urls] if isinstance(urls, str) else urls)
         ]
+        self._threads = ThreadPoolExecutor(CONNECTIONS)
         return ("train", "test"), {}
 
     def _open(self, split: str, options: dict[str, Any]) -> None:
@@ -74,7 +75,9 @@ class SearchRows(ForkRows):
             raise UsageError(f"{len(asked)} questions for {self.num_rows} rows: raise data.val_batch_size")
         self._asked = [self._task(each) for each in asked]
         self.dones, self._turns = [False] * len(asked), 0
-        self._said = [""] * len(asked)  # actions and passages, in which the checkout looks for the answer
+        self._transcripts = [""] * len(
+            asked
+        )  # actions and passages, in which the checkout looks for the answer
         self._found: list[set[str]] = [set() for _ in asked]
         self._queries: list[set[str]] = [set() for _ in asked]
         self.infos = [self._info(i, None) for i in range(len(asked))]
@@ -89,8 +92,8 @@ class SearchRows(ForkRows):
         for i, action in enumerate(actions):
             if self.dones[i]:
                 continue
-            self._said[i] += action
-            answers = _ANSWER.findall(self._said[i])
+            self._transcripts[i] += action
+            answers = _ANSWER.findall(self._transcripts[i])
             self.dones[i] = self._turns >= self._max_steps or ("<answer>" in action and "</answer>" in action)
             if not self.dones[i] and (query := _QUERY.search(action)):
                 queries[i] = query[1].strip()[:MAX_ACTION_LENGTH]
@@ -101,12 +104,13 @@ class SearchRows(ForkRows):
             self._found[i].update(passages)
             listed = "".join(f"Doc {n}: {passage}\n" for n, passage in enumerate(passages, start=1))
             shown[i] = f"<information>{json.dumps({'result': listed})}</information>"
-            self._said[i] += f"\n{shown[i]}\n"
+            self._transcripts[i] += f"\n{shown[i]}\n"
             self.infos[i] = self._info(i, None)
         return shown, rewards, list(self.dones), self.infos
 
     def close(self) -> None:
-        """Close connections."""
+        """Close connections, and end their threads."""
+        self._threads.shutdown()
         for client in self._clients:
             client.close()
 
@@ -144,8 +148,7 @@ class SearchRows(ForkRows):
             found = [[self._corpus.passage(int(number)) for number, _ in each] for each in hits]
             texts = [[f'"{passage.title}"\n{passage.text}'.strip() for passage in each] for each in found]
         else:
-            with ThreadPoolExecutor(CONNECTIONS) as threads:
-                texts = list(threads.map(lambda row: self._ask(row, queries[row]), rows))
+            texts = list(self._threads.map(lambda row: self._ask(row, queries[row]), rows))
         return {row: [] for row in queries} | dict(zip(rows, texts, strict=True))
 
     def _ask(self, row: int, query: str) -> list[str]:

@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
         table.add_row("success", *(f"{100 * each.success:.1f} %" for each in (one, other)))
         known = [name for name in (*FACTS, MET) if name in {*one.facts, *other.facts}]
         for name in known:
-            said = (Text(printable(each.facts.get(name, NOT_SAID))) for each in (one, other))
-            table.add_row(name, *said, finding.facts.get(name, ""))
+            stated = (Text(printable(each.facts.get(name, NOT_SAID))) for each in (one, other))
+            table.add_row(name, *stated, finding.facts.get(name, ""))
         open_console().print(table)
         unknown = [name for name in (*FACTS, MET) if name not in known]
-        say(f"neither says: {', '.join(unknown)}" if unknown else "all of it is said by one of them")
+        say(f"neither says: {', '.join(unknown)}" if unknown else "one of them states each fact")
         say(printable(finding.verdict))
     return 0

@@ -94,13 +94,15 @@ class Fork:
     def retry(self, module: str, *arguments: str) -> str:
         """Run a module as often as another import of it needs a stub; return the last output."""
         for _ in range(MAX_STUBS):
-            said = self.run(module, *arguments)
-            missing = re.search(r"No module named '([\w.]+)'|cannot import name '\w+' from '([\w.]+)'", said)
+            output = self.run(module, *arguments)
+            missing = re.search(
+                r"No module named '([\w.]+)'|cannot import name '\w+' from '([\w.]+)'", output
+            )
             name = missing and (missing[1] or missing[2])
-            if not name or name in self.stubs or said.count(REFUSED):
-                return said
+            if not name or name in self.stubs or output.count(REFUSED):
+                return output
             self.stubs.append(name)
-        return said
+        return output
 
     def trainers(self) -> list[str]:
         """Return the modules that make environments within a task of Ray."""
@@ -130,9 +132,9 @@ class Fork:
     def play(self, name: str, *arguments: str) -> dict[str, Any]:
         """Play by the managers; return what `benchmarks.bridges.forks_peer` writes."""
         out = self.folder / f"{name}.json"
-        said = self.retry("benchmarks.bridges.forks_peer", str(out), *arguments)
+        output = self.retry("benchmarks.bridges.forks_peer", str(out), *arguments)
         if not out.exists():
-            raise UsageError(f"{self.checkout.name} does not play: {said.strip()[-1000:]}")
+            raise UsageError(f"{self.checkout.name} does not play: {output.strip()[-1000:]}")
         found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
         return found
 
@@ -191,9 +193,9 @@ def reach(fork: Fork, base: Fork, url: str) -> dict[str, Any]:
     """Run each trainer as far as to the environments."""
     trainers = {}
     for trainer in fork.trainers():
-        said = fork.retry("agentgym.bridges.verl_agent", trainer, *PROBE)
-        last = [line for line in said.splitlines() if line.strip()][-1:]
-        trainers[trainer] = {"reached": REFUSED in said, "said": [] if REFUSED in said else last}
+        output = fork.retry("agentgym.bridges.verl_agent", trainer, *PROBE)
+        last = [line for line in output.splitlines() if line.strip()][-1:]
+        trainers[trainer] = {"reached": REFUSED in output, "output": [] if REFUSED in output else last}
     return {"trainers": trainers, "stubs": fork.stubs}
 
 
@@ -280,7 +282,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     for name, fork in report["forks"].items():
         lines += ["", f"## {name} at {fork['commit'][:10]}", ""]
         rows = [
-            (f"`{trainer}`", "yes" if found["reached"] else f"no: {''.join(found['said'])[:160]}")
+            (f"`{trainer}`", "yes" if found["reached"] else f"no: {''.join(found['output'])[:160]}")
             for trainer, found in fork["trainers"].items()
         ]
         lines += [*table(("trainer", "our environments in its Ray task"), rows), ""]

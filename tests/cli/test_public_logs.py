@@ -140,9 +140,11 @@ def test_rows_of_several_models_are_one_line(games, tmp_path):
         read_log(path, "tales", ())
 
 
+@pytest.mark.parquet
 def test_rows_are_read_from_parquet(games, tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
+
     rows = [json.loads(line) for line in logs.as_tales(games).splitlines()]
     path = tmp_path / "rows.parquet"
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)

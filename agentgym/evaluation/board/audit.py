@@ -63,14 +63,14 @@ class AuditedResult:
     success: float
     """Success from 0 to 1."""
     tasks: int = 0
-    """Number of tasks; 0 where it is not said."""
+    """Number of tasks; 0 where it is not stated."""
     seeds: int = 1
     readings: int = 0
-    """Number of readings of which it is the best; 0 where it is not said."""
+    """Number of readings of which it is the best; 0 where it is not stated."""
     spread: float = 0.0
     """Standard deviation over seeds; 0 for none."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Facts that are said, by `FACTS`, and `MET`."""
+    """Stated facts, by `FACTS`, and `MET`."""
     paper: str = ""
     """Name of the paper that prints it; empty for none."""
     wins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class AuditedResult:
 
     @property
     def estimate(self) -> Interval | None:
-        """Success without what choosing adds, with its interval; None where too little is said for one."""
+        """Success without what choosing adds, with its interval; None where too little is stated for one."""
         found = Choice(self.tasks, max(1, self.readings), self.seeds).true_success(self.success)
         if self.seeds > 1 and self.spread:
             half = t_quantile((1.0 + CONFIDENCE) / 2.0, self.seeds - 1) * self.spread / self.seeds**0.5
@@ -100,12 +100,12 @@ class Finding:
     paired: bool
     """Whether both are known to have the same tasks, and outcomes are compared task by task."""
     interval: Interval | None
-    """Difference without what choosing adds, unless paired; None where too little is said for one."""
+    """Difference without what choosing adds, unless paired; None where too little is stated for one."""
     readings: int
     """Readings of which the best is taken in `gain`."""
     gain: float | None
     """Success that choosing the best reading adds by chance, if paired to the mean of both; None where no
-    number of tasks is said."""
+    number of tasks is stated."""
     resampled: float | None
     """The same where every reading is of these tasks, each won as often as by both; None unless paired."""
 
@@ -293,14 +293,14 @@ def read_result(text: str, env: str | None = None, allow: Collection[str] = ()) 
 def _with(result: AuditedResult, settings: Mapping[str, float]) -> AuditedResult:
     """Return a result with what the user says of it."""
     names = {"n": "panel", "seeds": "seeds", "best-of": "rule"}
-    said = {names[name]: f"{value:g}" for name, value in settings.items() if name in names}
+    stated = {names[name]: f"{value:g}" for name, value in settings.items() if name in names}
     result = replace(
         result,
         tasks=int(settings.get("n", result.tasks)),
         seeds=int(settings.get("seeds", result.seeds)),
         readings=int(settings.get("best-of", result.readings)),
         spread=settings.get("spread", 100 * result.spread) / 100.0,
-        facts={**result.facts, **said},
+        facts={**result.facts, **stated},
     )
     if result.tasks * result.seeds > MAX_TASKS:
         raise UsageError(f"{result.name}: tasks times seeds are more than {MAX_TASKS:,}")
@@ -328,15 +328,15 @@ def _of_paper(text: str) -> AuditedResult:
     if scale is None or numbers[0] > scale:
         raise UsageError(f"{text} is no share: its unit is {column.unit!r}; name a success rate")
     conditions = read_toml(Conditions, beside) if beside.exists() else Conditions()
-    said = {name: value for name, (value, _) in conditions.of(paper, column).items()}
+    stated = {name: value for name, (value, _) in conditions.of(paper, column).items()}
     return AuditedResult(
         name=f"{paper.name} {place[2]}",
         paper=paper.name,
         success=numbers[0] / scale,
-        tasks=int(said.get("panel", 0)),
-        seeds=int(said.get("seeds", 1)),
+        tasks=int(stated.get("panel", 0)),
+        seeds=int(stated.get("seeds", 1)),
         spread=numbers[1] / scale if len(numbers) > 1 else 0.0,
-        facts={"environment": column.environment, **{name: str(value) for name, value in said.items()}},
+        facts={"environment": column.environment, **{name: str(value) for name, value in stated.items()}},
     )
 
 

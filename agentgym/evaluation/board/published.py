@@ -85,7 +85,7 @@ class PublishedSuccess:
 class StatedCondition:
     """A paper's statement of how some of its results came about, each part with its place in the text.
 
-    What no statement has is not said.
+    A part without a statement is not stated.
     """
 
     paper: str
@@ -117,10 +117,10 @@ class Conditions:
     condition: tuple[StatedCondition, ...] = ()
 
     def of(self, paper: Paper, column: PublishedColumn) -> dict[str, tuple[str | int, str]]:
-        """Return what is said of a column's results, with the places, by `CONDITIONS`; a later one counts."""
+        """Return the statements on a column's results and their places, by `CONDITIONS`; a later one counts."""
         found = [each for each in self.condition if each.holds(paper, column)]
-        said = ((name, getattr(each, name)) for each in found for name in CONDITIONS)
-        return {name: value for name, value in said if value is not None}
+        stated = ((name, getattr(each, name)) for each in found for name in CONDITIONS)
+        return {name: value for name, value in stated if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
