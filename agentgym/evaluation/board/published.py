@@ -117,7 +117,7 @@ class Conditions:
     condition: tuple[StatedCondition, ...] = ()
 
     def of(self, paper: Paper, column: PublishedColumn) -> dict[str, tuple[str | int, str]]:
-        """Return the statements on a column's results and their places, by `CONDITIONS`; a later one counts."""
+        """Return statements on a column and their places, by `CONDITIONS`; a later one counts."""
         found = [each for each in self.condition if each.holds(paper, column)]
         stated = ((name, getattr(each, name)) for each in found for name in CONDITIONS)
         return {name: value for name, value in stated if value is not None}
