@@ -41,8 +41,8 @@ def add_to(commands: Commands[Parser]) -> None:
         metavar="DIALECT",
         help="how the log is written: react (notebooks and transcripts of ReAct and Reflexion), verl-agent "
         "(a table of steps), inspect (a log of inspect_ai as JSON), chat (messages with tool calls), "
-        "conversations (AgentTraj, ETO, AgentInstruct), tales, knowagent, adapt, react-viewer, or jsonl "
-        "(the documented form)",
+        "conversations (AgentTraj, ETO, AgentInstruct), tales, knowagent, adapt, react-viewer, "
+        "self-improvement, or jsonl (the documented form)",
     )
     parser.add_argument(
         "--env",

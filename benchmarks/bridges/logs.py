@@ -286,3 +286,17 @@ def as_react_viewer(episodes: list[Episode]) -> str:
         result = "success" if episode["success"] else "timeout"
         games.append({**named, "result": result, "total_steps": len(steps)})
     return json.dumps(games)
+
+
+def as_self_improvement(episodes: list[Episode]) -> str:
+    """Return a line an episode, whose steps have the observation before them."""
+    lines = []
+    for number, episode in enumerate(episodes):
+        seen, steps = episode["observation"], []
+        for index, step in enumerate(episode["steps"]):
+            given = {"action": step["action"], "observation": seen, "reward": step["reward"]}
+            steps.append(given | {"done": step["done"], "action_valid": step["valid"], "index": index})
+            seen = step["observation"]
+        named = {"trajectory_id": str(number), "task": {"task_id": episode["task"]}, "seed": 42}
+        lines.append(json.dumps(named | {"initial_observation": episode["observation"], "steps": steps}))
+    return "\n".join(lines)

@@ -33,6 +33,7 @@ WRITERS: Mapping[str, Callable[[list[Episode]], tuple[str, ...]]] = {
     "knowagent": lambda episodes: (logs.as_knowagent(episodes),),
     "adapt": lambda episodes: (logs.as_adapt(episodes), logs.as_adapt_purchases(episodes)),
     "react-viewer": lambda episodes: (logs.as_react_viewer(episodes),),
+    "self-improvement": lambda episodes: (logs.as_self_improvement(episodes),),
     "jsonl": lambda episodes: (logs.as_jsonl(episodes),),
 }
 

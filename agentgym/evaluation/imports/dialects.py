@@ -20,6 +20,7 @@ DIALECTS: Mapping[str, LogDialect] = {
     "knowagent": LogDialect(traces.read_knowagent, react.agrees),
     "adapt": LogDialect(traces.read_adapt, react.agrees),
     "react-viewer": LogDialect(traces.read_react_viewer, same_text),
+    "self-improvement": LogDialect(traces.read_self_improvement, same_text),
     "jsonl": LogDialect(read_jsonl, same_text),
 }
 """Log dialects by name. A new dialect is a module, and its line here."""

@@ -1,21 +1,22 @@
-"""Dialects of records that hold an episode whole: of KnowAgent, ADaPT, and a viewer of ReAct's failures.
+"""Dialects of records that hold an episode whole: of KnowAgent, ADaPT, and two projects on ALFWorld.
 
 ``knowagent`` (Zhu et al. 2024, github.com/zjunlp/KnowAgent) and ``adapt`` (Prasad et al. 2023,
 github.com/archiki/ADaPT) have a transcript as one text, which is read as `react` reads it; ADaPT's file of
-WebShop has actions alone. ``react-viewer`` (github.com/ww654/alfworld-react-viewer) has a table a step.
+WebShop has actions alone. ``react-viewer`` (github.com/ww654/alfworld-react-viewer) has a table a step, as has
+``self-improvement`` (github.com/MikazukiMisaki/Alfworld-Self-Improvement-Project).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentgym.core.tools import Tool
 from agentgym.errors import UsageError
-from agentgym.evaluation.imports.logs import LoggedEpisode, LoggedStep
+from agentgym.evaluation.imports.logs import LoggedEpisode, LoggedStep, parse_episode
 from agentgym.evaluation.imports.react import read_transcript
 from agentgym.io.records import parse
 from agentgym.io.untrusted import read_json, read_json_records
@@ -66,6 +67,16 @@ class _ViewedGame:
     steps: tuple[_ViewedStep, ...]
     result: str
     total_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ImprovedStep:
+    action: str
+    observation: str
+    """Before the action."""
+    reward: float
+    done: bool
+    action_valid: bool
 
 
 def read_knowagent(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
@@ -134,3 +145,30 @@ def _viewed(value: Any, where: str) -> LoggedEpisode:
     game = parse(_ViewedGame, value, where)
     steps = (LoggedStep(one.action_taken, one.next_observation, done=one.done) for one in game.steps)
     return LoggedEpisode(where, tuple(steps), "", game.initial_obs, success=game.result == "success")
+
+
+def read_self_improvement(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
+    """Read an episode a line, each step with the observation before it; UsageError names the wrong record."""
+    return tuple(_improved(value, where) for where, value in read_json_records(path))
+
+
+def _improved(value: Any, where: str) -> LoggedEpisode:
+    fields = {"initial_observation", "steps", "task", "trajectory_id"}
+    if not isinstance(value, dict) or not fields <= value.keys() or not isinstance(value["task"], dict):
+        raise UsageError(f"{where}: expected a table with {', '.join(sorted(fields))}")
+    if not isinstance(value["steps"], list):
+        raise UsageError(f"{where}: 'steps' is no list")
+    steps = [_improved_step(step, where) for step in value["steps"]]
+    after = [*(step.observation for step in steps[1:]), None][: len(steps)]
+    results = (
+        LoggedStep(step.action, seen, step.reward, step.done, step.action_valid)
+        for step, seen in zip(steps, after, strict=True)
+    )
+    begun = {"task": value["task"].get("task_id"), "observation": value["initial_observation"]}
+    return replace(parse_episode({**begun, "steps": []}, where), steps=tuple(results))
+
+
+def _improved_step(value: Any, where: str) -> _ImprovedStep:
+    if not isinstance(value, dict):
+        raise UsageError(f"{where}: expected tables of steps, got {value!r:.40}")
+    return parse(_ImprovedStep, {name: value.get(name) for name in _ImprovedStep.__slots__}, where)
