@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 Episode = dict[str, Any]
@@ -192,6 +194,57 @@ def gem(env_id: str, url: str, episodes: list[Episode]) -> list[Found]:
     return found
 
 
+def gymnasium(env_id: str, url: str, episodes: list[Episode]) -> list[Found]:
+    """Play in a process of Gymnasium's asynchronous vector environment."""
+    import gymnasium as peer
+
+    env, found = peer.make_vec(f"agentgym:{env_id}", num_envs=1, vectorization_mode="async"), []
+    for episode in episodes:
+        seen, info = env.reset(seed=episode["seed"])
+        rows = [[str(seen[0]), None, False, str(info["state_hash"][0])]]
+        for action in episode["actions"]:
+            seen, reward, terminated, truncated, info = env.step([action])
+            end = bool(terminated[0] or truncated[0])
+            rows.append([str(seen[0]), float(reward[0]), end, str(info["state_hash"][0])])
+        found.append(_found(rows))
+    env.close()
+    return found
+
+
+def inspect_ai(env_id: str, url: str, episodes: list[Episode]) -> list[Found]:
+    """Play by `eval` of inspect_ai, whose mock model makes the recorded calls."""
+    import tiktoken
+    from inspect_ai import eval as evaluate
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    from agentgym.evaluation.imports.inspect import LISTED, STORE
+    from agentgym.registration import open_env
+
+    tiktoken.get_encoding = lambda name: SimpleNamespace(encode=lambda text, **_: text.split())
+    env, found = open_env(env_id), []
+    for episode in episodes:
+        outputs = [ModelOutput.for_tool_call("mockllm/model", *call) for call in episode["calls"]]
+        for output in outputs:
+            output.usage = ModelUsage()
+        chosen = {"split": env.tasks.split, "tasks": len(env.tasks), "seed": episode["seed"]}
+        with TemporaryDirectory() as folder:
+            (log,) = evaluate(
+                f"agentgym/{env_id.partition('/')[2].partition('-')[0].lower()}",
+                model=get_model("mockllm/model", custom_outputs=outputs),
+                task_args=chosen,
+                sample_id=env.reset(seed=episode["seed"])[1]["task_id"],
+                log_dir=folder,
+                display="none",
+            )
+            (sample,) = log.samples  # read from the folder
+        texts = [each.text.partition(LISTED)[0] for each in sample.messages if each.role in ("user", "tool")]
+        rewards, over = sample.store[STORE]["rewards"], sample.store[STORE]["over"]
+        ends = [False] * len(rewards) + [over]
+        paid = zip(texts, [None, *rewards], ends, strict=True)
+        found.append(_found([[*row, None] for row in paid], total=sum(rewards)))
+    return found
+
+
 DOORS: dict[str, tuple[Callable[[str, str, list[Episode]], list[Found]], tuple[str, ...]]] = {
     "openenv": (openenv, ("openenv",)),
     "openenv-tools": (openenv_tools, ("openenv",)),
@@ -199,6 +252,8 @@ DOORS: dict[str, tuple[Callable[[str, str, list[Episode]], list[Found]], tuple[s
     "nemo-gym": (nemo_gym, ("nemo-gym", "openenv")),
     "mcp": (mcp, ("mcp",)),
     "gem": (gem, ("gem-llm",)),
+    "gymnasium": (gymnasium, ("gymnasium",)),
+    "inspect": (inspect_ai, ("inspect-ai",)),
 }
 """Function and packages of each door."""
 

@@ -57,6 +57,8 @@ PEERS = (
     Peer("MCP SDK: `Client`", "mcp", "mcp"),
     Peer("MCP SDK: `ClientSession`", "mcp", "openenv"),
     Peer("gem: `make`, in its episode wrapper", "gem", "gem"),
+    Peer("Gymnasium: `make_vec`, asynchronous", "gymnasium", "gymnasium"),
+    Peer("inspect_ai: `eval` with a scripted model", "inspect", "inspect"),
 )
 
 
