@@ -2,8 +2,8 @@
 
 The Markdown of the checkout stays as it is, to be read on its own. This lays out a copy of it under
 ``build/docs/source``, adds what is generated (the reference, a page for each recipe, the fields of files,
-the executed notebook) and lets Sphinx make ``docs/_build/html``, where a warning is an error and no page loads anything from
-another host.
+the executed notebook) and lets Sphinx make ``docs/_build/html``, where a warning is an error and no page
+loads anything from another host.
 """
 
 from __future__ import annotations

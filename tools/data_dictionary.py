@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of all files: ``python -m tools.data_dictionary``; with a file's name print its fields.
+"""Write the JSON Schemas of all files: ``python -m tools.data_dictionary``; print the fields of files by name.
 
 Both follow from the dataclasses that read and write the files; the meaning of a field is its docstring.
 `tools.build_site` makes a page of all fields, which is not in the checkout.
@@ -324,8 +324,8 @@ def section(file: File) -> str:
     link = f"docs/schemas/{file.schema_file.name}"
     lines = ["| field | type | meaning | origin |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows(file)]
-    table = "\n".join(lines)
-    return f"## {file.path}\n\n{file.about}\n\nSchema {file.version}: [{file.schema_file.name}]({link}).\n\n{table}\n"
+    schema = f"Schema {file.version}: [{file.schema_file.name}]({link})."
+    return "\n\n".join((f"## {file.path}", file.about, schema, "\n".join(lines))) + "\n"
 
 
 _BEGIN = """\
