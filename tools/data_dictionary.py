@@ -1,4 +1,4 @@
-"""Write the JSON Schemas of files: ``python -m tools.data_dictionary``; with names of files print their fields.
+"""Write the JSON Schemas of files: ``python -m tools.data_dictionary``; with names, print their fields.
 
 Both follow from the dataclasses that read and write the files; the meaning of a field is its docstring.
 `tools.build_site` makes a page of all fields, which is not in the checkout.
