@@ -129,7 +129,8 @@ def list_page(title: str, about: str, pages: list[Path]) -> str:
 def named_pages() -> set[Path]:
     """Return the pages that the site's index names, and those that it leaves out."""
     text = (SPHINX / "index.md").read_text(encoding="utf-8")
-    return {Path(f"{line}.md") for line in re.findall(r"^[\w/-]+$", text, re.MULTILINE)} | {Path("README.md")}
+    lines = re.findall(r"^(?:[^<>\n]+ <)?([\w/-]+)>?$", text, re.MULTILINE)
+    return {Path(f"{line}.md") for line in lines} | {Path("README.md")}
 
 
 def lists() -> dict[str, str]:
