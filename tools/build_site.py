@@ -1,9 +1,9 @@
 """Build the documentation as a site: ``python -m tools.build_site``, or ``make docs-site``.
 
 The Markdown of the checkout stays as it is, to be read on its own. This lays out a copy of it under
-``build/docs/source``, adds what is generated (the reference, a page for each recipe, the executed notebook)
-and lets Sphinx make ``docs/_build/html``, where a warning is an error and no page loads anything from
-another host.
+``build/docs/source``, adds what is generated (the reference, a page for each recipe, the fields of files,
+the executed notebook) and lets Sphinx make ``docs/_build/html``, where a warning is an error and no page
+loads anything from another host.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
 from agentgym.registration import ENVIRONMENTS, class_of
+from tools import data_dictionary
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD, HTML = ROOT / "build" / "docs", ROOT / "docs" / "_build" / "html"
@@ -128,7 +129,8 @@ def list_page(title: str, about: str, pages: list[Path]) -> str:
 def named_pages() -> set[Path]:
     """Return the pages that the site's index names, and those that it leaves out."""
     text = (SPHINX / "index.md").read_text(encoding="utf-8")
-    return {Path(f"{line}.md") for line in re.findall(r"^[\w/-]+$", text, re.MULTILINE)} | {Path("README.md")}
+    lines = re.findall(r"^(?:[^<>\n]+ <)?([\w/-]+)>?$", text, re.MULTILINE)
+    return {Path(f"{line}.md") for line in lines} | {Path("README.md")}
 
 
 def lists() -> dict[str, str]:
@@ -183,7 +185,8 @@ def lay_out(source: Path, *, reference: bool = True) -> None:
             else:
                 shutil.copyfile(ROOT / path, source / path)
     of_modules = reference_pages() if reference else {"index": "# Reference\n"}
-    for folder, pages in (("api", of_modules), ("recipes", recipe_pages()), (".", lists())):
+    single = {**lists(), "fields": data_dictionary.page()}
+    for folder, pages in (("api", of_modules), ("recipes", recipe_pages()), (".", single)):
         (source / folder).mkdir(exist_ok=True)
         for name, text in pages.items():
             (source / folder / f"{name}.md").write_text(text, encoding="utf-8")

@@ -1,6 +1,7 @@
-"""Write the data dictionary and the JSON Schemas of all files: ``python -m tools.data_dictionary``.
+"""Write the JSON Schemas of files: ``python -m tools.data_dictionary``; with names, print their fields.
 
 Both follow from the dataclasses that read and write the files; the meaning of a field is its docstring.
+`tools.build_site` makes a page of all fields, which is not in the checkout.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import sys
 import textwrap
 import types
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,6 @@ from agentgym.rollout.stored_episode import NOT_KEPT, PACKED, KeptEpisode
 from agentgym.rollout.stored_episode import SCHEMA as EPISODE_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "files.md"
 SCHEMAS = ROOT / "docs" / "schemas"
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -315,28 +315,24 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 def page() -> str:
-    """Return the data dictionary."""
-    parts = [_BEGIN]
-    for file in FILES:
-        link = f"schemas/{file.schema_file.name}"
-        parts.append(f"## {file.path}\n\n{file.about}\n\nSchema {file.version}: [{link}]({link}).\n")
-        lines = ["| field | type | meaning | who vouches |", "|---|---|---|---|"]
-        lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows(file)]
-        parts.append("\n".join(lines) + "\n")
-    return "\n".join(parts)
+    """Return the data dictionary: the page of all fields on the site, beside the folder ``docs``."""
+    return "\n".join([_BEGIN, *map(section, FILES)])
+
+
+def section(file: File) -> str:
+    """Return the part of the page on one file."""
+    link = f"docs/schemas/{file.schema_file.name}"
+    lines = ["| field | type | meaning | origin |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(map(_cell, row))} |" for row in rows(file)]
+    schema = f"Schema {file.version}: [{file.schema_file.name}]({link})."
+    return "\n\n".join((f"## {file.path}", file.about, schema, "\n".join(lines))) + "\n"
 
 
 _BEGIN = """\
-# Files
+# Fields of every file
 
-Every field of every file, from the dataclasses that read and write them (`python -m tools.data_dictionary`
-writes this page). Readers are strict: an unknown, missing or mistyped key is refused with its name, and so is
-a line of JSON that is not written as this package writes it: as `agentgym.core.hashing.canonical_json`, or,
-of rollouts, `agentgym.rollout.stored_episode.pack`. The JSON Schemas (draft 2020-12) in [schemas](schemas)
-are versioned: a change of form makes a new file, the old ones stay.
-
-*Who vouches*: **recomputed** fields follow from the suite and the actions, and verification computes them
-again; **stated** fields are the submitter's word, which nothing proves and no rank depends on.
+The dataclasses that read and write the files make this page. [Files](docs/files.md) explains which file is
+which, and what *recomputed* and *stated* mean.
 """
 
 
@@ -421,16 +417,25 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main() -> None:
-    """Write all, but for a published schema that would change without its version."""
+def write_schemas() -> None:
+    """Write all schemas, but for a published one that would change without its version."""
     texts = {file.schema_file: schema_text(file) for file in FILES}
     texts[SCHEMAS / f"leaderboard-{BOARD_SCHEMA}.json"] = _text(board_schema())
     for path, text in texts.items():
         if path.exists() and path.read_text(encoding="utf-8") != text:
             sys.exit(f"what {path.name} describes has another form now: raise its version")
         path.write_text(text, encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the schemas, or print the fields of the files that are named."""
+    known = {file.name: file for file in FILES}
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"unknown file {unknown[0]!r}; choose of {', '.join(known)}")
+    sys.stdout.writelines(section(known[name]) for name in names)
+    if not names:
+        write_schemas()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -33,7 +33,7 @@ from tools.blocks import replaced, table_block
 
 FOUND, PAGE = Path(__file__).with_suffix(".json"), Path("docs/state_hash.md")
 PICTURE = Path("docs/images/state_hash.png")
-BLOCK = table_block("| suite | player | sets |")
+BLOCK = table_block("| suite | player | won |")
 SETS, TASKS, GROUP_SIZE, SEED = 10, 32, 8, 20261128
 METHODS = ("gigpo", "graphgpo")
 EXPLORED = 3
@@ -66,7 +66,8 @@ CASES = (
     Case("SOTOPIA", "agentgym/Sotopia-v0", {"actions": "candidates", "view": "lite", "max_turns": 12}),
 )
 
-COLUMNS = ("won", "merged", "split", "gigpo turned", "gigpo differs", "graphgpo turned", "graphgpo differs")
+COLUMNS = ("won", "merged", "split", "gigpo turned", "graphgpo turned")
+"""Columns of the page; `state_hash.json` has more."""
 
 
 class ExploringPolicy:
@@ -97,7 +98,7 @@ def mixed(groups: Ints, others: Ints) -> float:
 
 
 def compare(steps: StepBatch) -> dict[str, float]:
-    """Return what text merges and splits, and the share of advantages that it turns round, by `COLUMNS`."""
+    """Return what text merges and splits, and the share of advantages that it turns round, by name."""
     state, text = match_states(steps, "state"), match_states(steps, "text")
     result = {
         "won": float(steps.won[np.unique(steps.trajectory, return_index=True)[1]].mean()),
@@ -137,12 +138,13 @@ def shares(each: Mapping[str, Any], column: str) -> Floats:
 
 
 def table(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the table in Markdown, in percent with intervals over sets of tasks."""
-    yield "| suite | player | sets | " + " | ".join(_title(column) for column in COLUMNS) + " |"
-    yield "|---|---|---:|" + "---:|" * len(COLUMNS)
+    """Yield the table in Markdown, in percent with intervals over sets of tasks, without random players."""
+    yield "| suite | player | " + " | ".join(_title(column) for column in COLUMNS) + " |"
+    yield "|---|---|" + "---:|" * len(COLUMNS)
     for each in found:
-        cells = [_cell(shares(each, column)) for column in COLUMNS]
-        yield f"| {each['case']} | {each['player']} | {len(each['sets'])} | {' | '.join(cells)} |"
+        if each["player"] != "random":
+            cells = [_cell(shares(each, column)) for column in COLUMNS]
+            yield f"| {each['case']} | {each['player']} | {' | '.join(cells)} |"
 
 
 def _title(column: str) -> str:

@@ -1,6 +1,7 @@
 """The data dictionary and the JSON Schemas are those of the files that are written."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -27,9 +28,24 @@ ROOT = Path(__file__).parents[2]
 FILES = {file.name: file for file in data_dictionary.FILES}
 
 
-def test_the_page_is_up_to_date():
-    """`python -m tools.data_dictionary` writes it."""
-    assert data_dictionary.PAGE.read_text(encoding="utf-8") == data_dictionary.page()
+def test_the_page_of_files_links_every_schema():
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \|.*\| \[(\w+)\]\((schemas/[^)]+)\) \|$", page, re.MULTILINE)
+    known = [(file.path, file.name, f"schemas/{file.schema_file.name}") for file in FILES.values()]
+    assert rows == known
+
+
+def test_the_site_has_a_page_of_all_fields(capsys):
+    page = data_dictionary.page()
+    for file in FILES.values():
+        assert f"\n## {file.path}\n" in page
+        assert page.count(f"(docs/schemas/{file.schema_file.name})") == 1
+    data_dictionary.main(["run"])
+    printed = capsys.readouterr().out
+    assert printed in page
+    assert "| `agent.model.training_seed` | integer or null |" in printed
+    with pytest.raises(SystemExit, match="unknown file 'runs'; choose of run, episodes, "):
+        data_dictionary.main(["runs"])
 
 
 @pytest.mark.parametrize("name", FILES)
