@@ -42,7 +42,8 @@ ENV_PAGES = {
         f"[beside the original]({SPEED}/webshop_original.md), [at scale]({STUDIES}/webshop_scale.md)",
     ),
     "multihop_qa": EnvPage(
-        ("HotpotQA", "TwoWiki", "MuSiQue", "SearchQA"), "[BM25 beside others](../../benchmarks/retrieval/bm25.md)"
+        ("HotpotQA", "TwoWiki", "MuSiQue", "SearchQA"),
+        "[BM25 beside others](../../benchmarks/retrieval/bm25.md)",
     ),
     "paper_search": EnvPage(
         ("PaperSearch",), "measured at [three million papers](../../benchmarks/retrieval/papers.md)"
