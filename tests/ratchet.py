@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="print the record's folders as a table")
     options = parser.parse_args()
     if options.table:
-        print(*table(recorded()), sep="\n")
+        sys.stdout.writelines(f"{row}\n" for row in table(recorded()))
         return
     now = measured()
     if options.write:

@@ -20,7 +20,7 @@ ROW = r" \| (.*?) \| .*? \| `(\d+) x (\d+)`.* \|$"
 NAMED = re.findall(r"^\| `(agentgym/\w+-v0)`" + ROW, PAGE, flags=re.MULTILINE)
 (OTHERS,) = re.findall(r"^\| any other" + ROW, PAGE, flags=re.MULTILINE)
 REGISTERED = ENVIRONMENTS | ARRAY_ENVIRONMENTS
-TABLE = {name: OTHERS for name in REGISTERED} | {name: tuple(row) for name, *row in NAMED}
+TABLE = dict.fromkeys(REGISTERED, OTHERS) | {name: tuple(row) for name, *row in NAMED}
 """Render modes, width and height by environment."""
 STEPS = 2
 

@@ -97,20 +97,19 @@ class PaperSearchEnv(AgentEnv[str]):
                 ``papersearch/realscholar``; or a folder.
             search: ``bm25``, ``pyserini``, ``exact`` (vectors), ``hybrid``.
             encoder: of search and selector: a preset, a folder or ``OWNER/NAME``; None for ``minilm``.
-            device: of the encoder: ``auto``, ``cpu``, ``cuda``, ``cuda:NUMBER``.
+            device: of the encoder: ``auto``, ``cpu``, ``cuda:NUMBER``.
             selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:function``.
             selector_prompt: file with the prompt of ``model:PATH``; None for this project's.
-            k: number of papers that a search finds at most.
+            k: largest number of papers that a search finds.
             before: ``query`` hides later papers than the query; ``none``; or a date, ``2024-10``.
             search_cost: subtracted from a search's reward.
-            expand_cost: subtracted from an expansion's reward.
-            discrete: whether rewards count a score as 1 from .4 on, else as 0.
+            expand_cost: subtracted from an expansion's.
+            discrete: whether a score of .4 or more is rewarded as 1, others as 0.
             max_calls: number of an action's calls that are made.
             actions: ``free``; ``candidates``: listed single calls only.
             untagged: effect of an action without any call: ``end`` or ``invalid``.
             show_scores: whether the observation shows the selector's scores.
-            reward: ``native`` and ``score+success``: the rule of StepPO; ``sparse10``: 10 for an episode
-                with score 1.
+            reward: ``native``, ``score+success``: StepPO's rule; ``sparse10``: 10 for a final score of 1.
             max_steps: step limit; None for 5.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 
