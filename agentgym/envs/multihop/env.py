@@ -116,15 +116,13 @@ class MultihopEnv(AgentEnv[str]):
             split: built-in: ``train``, ``valid``, ``test``, ``test_unseen``; others: as the data has it.
             dataset: ``builtin``; a name such as ``hotpotqa/distractor``; or a path.
             form: ``steppo`` or ``search-r1``.
-            corpus: ``union``: the passages of all questions; ``own``: the question's 10 or 20;
-                ``fullwiki``: a whole encyclopedia.
+            corpus: passages: ``union`` of all questions, the question's ``own``, or ``fullwiki``.
             search: ``bm25``, ``pyserini``, ``exact`` or ``faiss`` (vectors), ``hybrid``, ``remote:URL``.
             encoder: of vectors: a preset, a folder or ``OWNER/NAME`` of the hub; None for ``minilm``.
             device: of the encoder: ``auto``, ``cpu``, ``cuda``, ``cuda:NUMBER``.
             k: number of passages that a search finds; None for the form's.
             first_search: whether the question is searched for before the first step.
-            untagged: effect of an action without any call: ``end``, ``answer``, ``invalid``; None for
-                the form's.
+            untagged: effect of an action without calls: ``end``, ``answer``, ``invalid``; None for the form's.
             actions: ``free``; ``candidates``: listed ones only.
             aliases: whether every gold answer counts, not the first alone.
             step_cost: unit of ``info["step_cost"]``: ``calls``, or new ``passages``.

@@ -93,8 +93,7 @@ class PaperSearchEnv(AgentEnv[str]):
 
         Args:
             split: ``train``, ``valid``, ``test``; query files: ``train``, ``dev``, ``test``.
-            dataset: ``builtin``; ``papersearch/ieee-vis``, ``papersearch/autoscholar``,
-                ``papersearch/realscholar``; or a folder.
+            dataset: ``builtin``; ``papersearch/autoscholar``, ``.../realscholar``, ``.../ieee-vis``; a folder.
             search: ``bm25``, ``pyserini``, ``exact`` (vectors), ``hybrid``.
             encoder: of search and selector: a preset, a folder or ``OWNER/NAME``; None for ``minilm``.
             device: of the encoder: ``auto``, ``cpu``, ``cuda:NUMBER``.

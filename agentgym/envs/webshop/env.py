@@ -99,8 +99,8 @@ class WebShopEnv(AgentEnv[str]):
         Args:
             split: ``train``, ``valid``, ``test``; built-in also ``test_unseen``; imported also ``papers``,
                 ``papers-train``, ``upstream-train``, ``upstream-dev``, ``upstream-test``.
-            dataset: ``builtin``, ``builtin:SIZE``, ``builtin:SIZE:SEED``; ``webshop/small``,
-                ``webshop/full``, ``webshop/100k`` (the first 100,000 products); or a path.
+            dataset: ``builtin``, ``builtin:SIZE:SEED``; ``webshop/small``, ``webshop/full``,
+                ``webshop/100k`` (the first 100,000 products); or a path.
             goals: of imported data: ``human`` or ``synthetic``; None for human ones where there are any.
             difficulty: of built-in goals: ``easy``, ``medium``, ``hard``; None for all.
             split_by: ``goal``; ``product``: all goals of a product are in one split.
@@ -115,8 +115,7 @@ class WebShopEnv(AgentEnv[str]):
             previous_actions: number of earlier actions shown.
             noise: probability that a page carries advertisements.
             adverts: number of advertisements on such a page.
-            reward: for the purchase: ``native``: its score; ``sparse10``: 10 for a score of 1, else 0;
-                ``score+success``: its score, plus 1 for any purchase.
+            reward: ``native``: the score; ``sparse10``: 10 for a score of 1; ``score+success``: score plus 1.
             max_steps: step limit; None for 15.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 
