@@ -122,7 +122,7 @@ class MultihopEnv(AgentEnv[str]):
             device: of the encoder: ``auto``, ``cpu``, ``cuda``, ``cuda:NUMBER``.
             k: number of passages that a search finds; None for the form's.
             first_search: whether the question is searched for before the first step.
-            untagged: effect of an action without calls: ``end``, ``answer``, ``invalid``; None for the form's.
+            untagged: action without a call: ``end``, ``answer`` or ``invalid``; None for the form's effect.
             actions: ``free``; ``candidates``: listed ones only.
             aliases: whether every gold answer counts, not the first alone.
             step_cost: unit of ``info["step_cost"]``: ``calls``, or new ``passages``.

@@ -93,7 +93,7 @@ class PaperSearchEnv(AgentEnv[str]):
 
         Args:
             split: ``train``, ``valid``, ``test``; query files: ``train``, ``dev``, ``test``.
-            dataset: ``builtin``; ``papersearch/autoscholar``, ``.../realscholar``, ``.../ieee-vis``; a folder.
+            dataset: ``builtin``, ``papersearch/autoscholar``, ``.../realscholar``, ``.../ieee-vis``, a path.
             search: ``bm25``, ``pyserini``, ``exact`` (vectors), ``hybrid``.
             encoder: of search and selector: a preset, a folder or ``OWNER/NAME``; None for ``minilm``.
             device: of the encoder: ``auto``, ``cpu``, ``cuda:NUMBER``.
