@@ -9,6 +9,7 @@ Run as a program it checks itself against the contract, and lets its oracle play
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any, ClassVar
 
 import gymnasium
@@ -33,6 +34,12 @@ ENV_ID = "examples/NumberLine-v0"
 LINE = range(10)
 
 
+def number_task(start: int, target: int) -> Task:
+    """Return the task of two numbers."""
+    content = (start, target)
+    return Task(content_id(content), content, source_id=f"{start} to {target}")
+
+
 class NumberLine(AgentEnv[str]):
     """Change a number by one at a time until it is the target.
 
@@ -55,11 +62,15 @@ class NumberLine(AgentEnv[str]):
         if dataset != "builtin":
             raise UsageError(f"unknown dataset {dataset!r}; choose builtin")
         check_split(split, self.splits)
-        pairs = [(start, target) for start in LINE for target in LINE if start != target]
-        tasks = [Task(content_id(pair), pair, source_id="{} to {}".format(*pair)) for pair in pairs]
+        tasks = [number_task(*pair) for pair in permutations(LINE, 2)]
         mine = [task for task in tasks if split_of(task.id) == split]
         taskset = ListTaskSet(split, mine, dataset=dataset, suite=self.suite)
-        super().__init__(taskset, data_key=dataset, max_steps=max_steps, render_mode=render_mode)
+        super().__init__(
+            taskset,
+            data_key=dataset,
+            max_steps=max_steps,
+            render_mode=render_mode,
+        )
 
     def _load(self, task: Task) -> None:
         self._number, self._target = task.content
@@ -72,15 +83,17 @@ class NumberLine(AgentEnv[str]):
         return Outcome(float(reached), terminated=reached)
 
     def _admissible(self) -> tuple[str, ...]:
-        return tuple(action for action, end in (("+", LINE[-1]), ("-", LINE[0])) if self._number != end)
+        ends = {"+": LINE[-1], "-": LINE[0]}
+        return tuple(action for action, end in ends.items() if self._number != end)
 
     def _observe(self) -> str:
         text = f"Target: {self._target}\nNumber: {self._number}"
         return text if self._valid else f"{text}\nThe last action was not accepted."
 
     def _status(self) -> Status:
-        won = self._number == self._target
-        return Status(won, score=float(won), progress=1 - abs(self._number - self._target) / len(LINE))
+        distance = abs(self._number - self._target)
+        won = distance == 0
+        return Status(won, score=float(won), progress=1 - distance / len(LINE))
 
     def _state(self) -> Any:
         return self._number
@@ -112,6 +125,8 @@ gymnasium.register(ENV_ID, entry_point=f"{__name__}:NumberLine")
 if __name__ == "__main__":
     check_agent_env(ENV_ID)
     envs = open_vector(ENV_ID, num_envs=8, split="test")
-    groups = RolloutWorker(envs, envs.oracle(), env_id=ENV_ID).collect(envs.tasks.ids, group_size=1, seed=0)
+    worker = RolloutWorker(envs, envs.oracle(), env_id=ENV_ID)
+    groups = worker.collect(envs.tasks.ids, group_size=1, seed=0)
     won = sum(episode.won for group in groups for episode in group.trajectories)
-    print(f"the contract is kept; the oracle wins {won} of {len(envs.tasks)} test tasks")
+    tasks = len(envs.tasks)
+    print(f"the contract is kept; the oracle wins {won} of {tasks} test tasks")

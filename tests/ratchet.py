@@ -2,7 +2,7 @@
 
 ``python -m tests.ratchet`` fails where a figure is above its record (a length by more than `SLACK`), so a
 rise needs its record changed in the same commit. ``--lower`` records what fell, ``--write`` (`make ratchet`)
-records every figure, and both fill in the figures of `docs/architecture.md`.
+records every figure; `python -m tests.ratchet --table` prints them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tests.structure import (
 )
 
 RECORD = "tests/ratchet.toml"
-PAGE = "docs/architecture.md"
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 BESIDE = ("benchmarks", "examples", "tests", "tools")
 """Folders beside the package, whose lines count and whose rooms do not."""
@@ -143,10 +142,7 @@ def lowered(now: Figures, record: Figures) -> Figures:
 
 
 def write(record: Figures, root: Path = ROOT) -> None:
-    """Write the page's figures, and a record in which the words of that page are the new ones."""
-    page = root / PAGE
-    text = page.read_text(encoding="utf-8")
-    page.write_text(with_figures(text, record, root), encoding="utf-8")
+    """Write a record, in which the words of pages are those of now."""
     record = record | pages(root)
     rows = [
         f'"{path}" = {{ {", ".join(f"{name} = {figure}" for name, figure in figures.items())} }}\n'
@@ -155,16 +151,8 @@ def write(record: Figures, root: Path = ROOT) -> None:
     (root / RECORD).write_text(HEAD + "".join(rows), encoding="utf-8")
 
 
-def with_figures(page: str, record: Figures, root: Path = ROOT) -> str:
-    """Return the page of the architecture with the figures of a record, below its heading "Figures"."""
-    before, heading, rest = page.partition("\n## Figures\n")
-    text, following, after = rest.partition("\n## ")
-    intro = text.partition("\n| ")[0].rstrip()
-    return before + heading + intro + "\n\n" + "\n".join(table(record, root)) + "\n" + following + after
-
-
 def table(record: Figures, root: Path = ROOT) -> Iterator[str]:
-    """Yield the rows of the page's two tables."""
+    """Yield the rows of two tables: a record's folders, and the package as a whole."""
     yield "| folder | rooms | floors | arrows | lines | docstrings of attributes without a subject |"
     yield "|---|---:|---:|---:|---:|---:|"
     for path, row in record.items():
@@ -187,7 +175,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lower", action="store_true", help="record what fell")
     parser.add_argument("--write", action="store_true", help="record every figure, rises too")
+    parser.add_argument("--table", action="store_true", help="print the record's folders as a table")
     options = parser.parse_args()
+    if options.table:
+        sys.stdout.writelines(f"{row}\n" for row in table(recorded()))
+        return
     now = measured()
     if options.write:
         write(now)

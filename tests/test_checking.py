@@ -39,6 +39,16 @@ def test_a_sound_environment_passes(subject):
     check_agent_env(subject)
 
 
+class WithoutOracle(CorridorEnv):
+    """A corridor that nobody solves."""
+
+    oracle = AgentEnv.oracle
+
+
+def test_an_environment_needs_no_oracle():
+    check_agent_env(WithoutOracle)
+
+
 def test_a_sound_vector_environment_passes():
     check_agent_vector_env(CorridorVectorEnv)
 

@@ -1,4 +1,4 @@
-"""The ratchet: a figure that rises is seen, one that fell is kept, and the page shows what is recorded."""
+"""The ratchet: a figure that rises is seen, one that fell is kept, and a table shows what is recorded."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ FILES = {
     "agentgym/room/__init__.py": "",
     "agentgym/room/one.py": 'Y: int = 2\n"""Number of rooms."""\n',
     "agentgym/room/two.py": "",
-    "docs/architecture.md": "# Page\n\n## Figures\n\nText.\n\n| ancient |\n\n## Next\n\nMore.\n",
+    "docs/page.md": "# Page\n",
     "README.md": "Two words.\n",
     **{f"{folder}/a.py": "1\n" for folder in ratchet.BESIDE},
 }
@@ -46,7 +46,7 @@ PLANTED = {
     "agentgym/new/__init__.py": ("", ["agentgym/new: not in tests/ratchet.toml"]),
     "README.md": ("word " * 103, ["README.md: words rose from 2 to 103"]),
     "agentgym/low.py": ('"""Whoever calls it."""\n', ["agentgym: dialect rose from 0 to 1"]),
-    "docs/page.md": ("word " * 101, ["docs: pages rose from 1 to 2", "docs: words rose"]),
+    "docs/new.md": ("word " * 101, ["docs: pages rose from 1 to 2", "docs: words rose"]),
 }
 
 
@@ -86,16 +86,16 @@ def test_what_fell_is_kept(checkout: Path) -> None:
     assert "agentgym: rooms rose from 2 to 3" in rises(checkout)
 
 
-def test_figures_stand_on_the_page_below_their_heading(checkout: Path) -> None:
-    before, _, after = (checkout / ratchet.PAGE).read_text().partition("| of the package | |")
-    assert before.startswith("# Page\n\n## Figures\n\nText.\n\n| folder | rooms |")
-    assert "ancient" not in before
-    assert after.endswith("\n\n## Next\n\nMore.\n")
-
-
-def test_the_committed_page_has_the_recorded_figures() -> None:
-    page = (ratchet.ROOT / ratchet.PAGE).read_text()
-    assert ratchet.with_figures(page, ratchet.recorded()) == page
+def test_the_table_has_the_recorded_figures(checkout: Path) -> None:
+    """The folders that have more rooms than are left out, and the whole package."""
+    record = ratchet.recorded(checkout)
+    record["agentgym/room"]["rooms"] = ratchet.SHOWN + 1
+    rows = list(ratchet.table(record, checkout))
+    assert rows[0].startswith("| folder | rooms |")
+    assert [row for row in rows if row.startswith("| `")] == [
+        f"| `agentgym/room` | {ratchet.SHOWN + 1} | 1 | 0 | 2 | 0% |"
+    ]
+    assert rows[-3:-1] == ["| modules | 6 |", "| imports | 1 |"]
 
 
 SOURCE = """

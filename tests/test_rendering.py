@@ -16,10 +16,12 @@ from tests.corridor import CorridorEnv, CorridorVectorEnv
 from tests.policy_requests import request_of
 
 PAGE = (Path(__file__).parents[1] / "docs" / "gymnasium.md").read_text(encoding="utf-8")
-TABLE = re.findall(
-    r"^\| `(agentgym/\w+-v0)` \| (.*?) \| .*? \| `(\d+) x (\d+)`.* \|$", PAGE, flags=re.MULTILINE
-)
-(OTHERS,) = re.findall(r"^\| any other \| (.*?) \|", PAGE, flags=re.MULTILINE)
+ROW = r" \| (.*?) \| .*? \| `(\d+) x (\d+)`.* \|$"
+NAMED = re.findall(r"^\| `(agentgym/\w+-v0)`" + ROW, PAGE, flags=re.MULTILINE)
+(OTHERS,) = re.findall(r"^\| any other" + ROW, PAGE, flags=re.MULTILINE)
+REGISTERED = ENVIRONMENTS | ARRAY_ENVIRONMENTS
+TABLE = dict.fromkeys(REGISTERED, OTHERS) | {name: tuple(row) for name, *row in NAMED}
+"""Render modes, width and height by environment."""
 STEPS = 2
 
 
@@ -42,12 +44,10 @@ def played(env_id, mode):
 
 
 def test_the_table_has_every_environment_and_its_modes():
-    registered = ENVIRONMENTS | ARRAY_ENVIRONMENTS
-    table = {row[0]: row[1] for row in TABLE}
-    assert table.keys() <= registered.keys()
-    for env_id in registered:
-        declared = load_reference(registered[env_id].single).metadata["render_modes"]
-        assert table.get(env_id, OTHERS) == ", ".join(f"`{mode}`" for mode in declared), env_id
+    assert TABLE.keys() == REGISTERED.keys()
+    for env_id, environment in REGISTERED.items():
+        declared = load_reference(environment.single).metadata["render_modes"]
+        assert TABLE[env_id][0] == ", ".join(f"`{mode}`" for mode in declared), env_id
 
 
 @pytest.mark.parametrize("env_id", ENVIRONMENTS)
@@ -60,7 +60,7 @@ def test_text_is_what_a_player_sees(env_id):
         assert "\\x" not in shown
 
 
-@pytest.mark.parametrize(("env_id", "width", "height"), [(row[0], row[2], row[3]) for row in TABLE])
+@pytest.mark.parametrize(("env_id", "width", "height"), [(env_id, *row[1:]) for env_id, row in TABLE.items()])
 def test_pictures_have_the_size_of_the_table(env_id, width, height):
     pictures = [env.render() for env, _ in played(env_id, "rgb_array")]
     assert {picture.shape for picture in pictures} == {(int(height), int(width), 3)}

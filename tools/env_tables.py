@@ -1,20 +1,25 @@
-"""Write what each environment is at a glance into its page: ``python -m tools.env_tables``.
+"""Write each environment's two tables into its page: ``python -m tools.env_tables``.
 
-Spaces, actions, rewards and splits are read off the environment; speed and parity are links.
+At a glance: spaces, actions and splits are read off the environment; speed is a link.
+Options: names and defaults are those of the constructor, meanings those of its docstring.
 """
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
-from agentgym.core.rewards import RewardScheme
 from agentgym.registration import class_of, open_env
 from tools.blocks import replaced, table_block
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "envs"
 BLOCK = table_block("| at a glance |")
+OPTIONS = table_block("| option and default |")
+ARGUMENT = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.MULTILINE)
+"""An argument in a docstring, and its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,41 +29,27 @@ class EnvPage:
     envs: tuple[str, ...]
     """Without ``agentgym/`` and ``-v0``."""
     speed: str
-    parity: str
+    """Link to what was measured."""
 
 
-SPEED, PARITY, STUDIES = (f"../../benchmarks/{name}" for name in ("speed", "parity", "studies"))
+SPEED, STUDIES = (f"../../benchmarks/{name}" for name in ("speed", "studies"))
 
 ENV_PAGES = {
-    "sokoban": EnvPage(
-        ("Sokoban", "VisualSokoban"),
-        f"[beside gym-sokoban]({SPEED}/results.md)",
-        f"[gym-sokoban, 100,198 steps]({PARITY}/sokoban.md)",
-    ),
-    "alfworld": EnvPage(
-        ("ALFWorld",),
-        f"[beside TextWorld]({SPEED}/alfworld.md)",
-        f"[TextWorld, 685 games]({PARITY}/alfworld.md)",
-    ),
+    "sokoban": EnvPage(("Sokoban", "VisualSokoban"), f"[beside gym-sokoban]({SPEED}/results.md)"),
+    "alfworld": EnvPage(("ALFWorld",), f"[beside TextWorld]({SPEED}/alfworld.md)"),
     "webshop": EnvPage(
         ("WebShop",),
         f"[beside the original]({SPEED}/webshop_original.md), [at scale]({STUDIES}/webshop_scale.md)",
-        f"[40 recorded episodes]({PARITY}/webshop.md), [search]({PARITY}/webshop_search.md)",
     ),
     "multihop_qa": EnvPage(
         ("HotpotQA", "TwoWiki", "MuSiQue", "SearchQA"),
         "[BM25 beside others](../../benchmarks/retrieval/bm25.md)",
-        f"[the official scripts' scores]({PARITY}/qa.md)",
     ),
     "paper_search": EnvPage(
-        ("PaperSearch",),
-        "measured at [three million papers](../../benchmarks/retrieval/papers.md)",
-        "none: PaSa's environment cannot be run offline",
+        ("PaperSearch",), "measured at [three million papers](../../benchmarks/retrieval/papers.md)"
     ),
-    "sotopia": EnvPage(
-        ("Sotopia",), f"[utterances a second]({SPEED}/sotopia.md)", f"[sotopia 0.1.4]({PARITY}/sotopia.md)"
-    ),
-    "ezpoints": EnvPage(("EZPoints",), f"[learned in minutes]({STUDIES}/learning.md)", "see below"),
+    "sotopia": EnvPage(("Sotopia",), f"[utterances a second]({SPEED}/sotopia.md)"),
+    "ezpoints": EnvPage(("EZPoints",), f"[learned in minutes]({STUDIES}/learning.md)"),
 }
 
 
@@ -78,11 +69,9 @@ def glance(page: str) -> str:
         "environments": ", ".join(f"`{name}`" for name in names),
         "observations": "; ".join(dict.fromkeys(_space(name) for name in names)),
         "actions": f"text; {kind}: {tools}",
-        "rewards": ", ".join(f"`{scheme}`" for scheme in get_args(RewardScheme)),
         "splits": ", ".join(f"{split} ({size:,})" for split, size in sizes.items()),
         "steps": str(first.default_max_steps),
         "speed": about.speed,
-        "parity": about.parity,
     }
     lines = ["| at a glance | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows.items())]
     return "\n".join([*lines, ""])
@@ -95,9 +84,27 @@ def _space(env_id: str) -> str:
     return " and ".join(["text", *pictures])
 
 
+def options(page: str) -> str:
+    """Return the table of a page's options, in the constructor's order; ``render_mode`` is that of Gymnasium.
+
+    Args:
+        page: its name, without ``.md``.
+    """
+    init: Callable[..., None] = class_of(f"agentgym/{ENV_PAGES[page].envs[0]}-v0").__init__
+    defaults = inspect.signature(init).parameters
+    lines = ["| option and default | meaning |", "|---|---|"]
+    for name, words in ARGUMENT.findall((inspect.getdoc(init) or "").partition("\nRaises:")[0]):
+        meaning = " ".join(words.split()).replace("``", "`").rstrip(".").replace("|", "\\|")
+        if name != "render_mode":
+            default = repr(defaults[name].default).replace("'", '"')
+            lines.append(f"| `{name}={default}` | {meaning} |")
+    return "\n".join([*lines, ""])
+
+
 def updated(page: Path) -> str:
-    """Return a page's text with its table as it should be."""
-    return replaced(page.read_text(encoding="utf-8"), BLOCK, glance(page.stem))
+    """Return a page's text with its tables as they should be."""
+    text = replaced(page.read_text(encoding="utf-8"), BLOCK, glance(page.stem))
+    return replaced(text, OPTIONS, options(page.stem))
 
 
 def pages() -> list[Path]:

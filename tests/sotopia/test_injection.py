@@ -189,7 +189,7 @@ OBEYED = {reads_lines: (10, 0), reads_tokens: (7, 0), reads_blocks: (16, 0), rea
 
 @pytest.mark.parametrize("judge", OBEYED, ids=lambda judge: judge.__name__)
 def test_how_many_attacks_a_judge_obeys(judge):
-    """The figures of docs/envs/sotopia.md."""
+    """The figures of docs/envs/sotopia-models.md."""
     without = sum(judge(unquoted(talk(attack))) for attack in ATTACKS)
     quoted_ = sum(judge(judge_prompt().filled(scenario(), talk(attack))) for attack in ATTACKS)
     assert not judge(judge_prompt().filled(scenario(), talk("Sixty.")))

@@ -98,22 +98,22 @@ class ALFWorldEnv(AgentEnv[str]):
         """Make the environment.
 
         Args:
-            split: train, valid_seen or valid_unseen; also valid_train of the published data.
-            dataset: ``"builtin"``; ``"official"`` or ``"alfworld-2.1.3/official"``, published games in the
-                data directory; or the path of a folder or archive of games.
-            engine: ``"native"``; ``"textworld"`` for the real one (extra ``alfworld``), thousands of times
-                slower, whose states are hashed and restored by playing alongside.
-            observation: ``"plain"``, or ``"augmented"``: a line with the location, what is held and what
-                has been moved follows every observation.
-            dialect: ``"game"``: games speak as their own files say; ``"current"``: as the newest
+            split: ``"train"``, ``"valid_seen"``, ``"valid_unseen"``; published games also ``"valid_train"``.
+            dataset: ``"builtin"``; ``"official"`` or ``"alfworld-2.1.3/official"``, the published games in
+                the data directory; or the path of a folder or archive of games.
+            engine: ``"native"``; ``"textworld"``: the original engine (extra ``alfworld``), thousands of
+                times slower.
+            observation: ``"plain"``; ``"augmented"`` adds a line with the location, the held object and
+                the moved objects.
+            dialect: wording and rules: ``"game"``: those of each game's file; ``"current"``: the newest
                 published ones.
             show_help: whether the command ``help`` is accepted where a game has it.
-            task_types: families played: pick, look, clean, heat, cool, pick2; None for all.
-            difficulty: difficulty of built-in games: easy, medium or hard; None for all.
-            reward: ``"native"``, ``"sparse10"`` or ``"score+success"``, as above.
+            task_types: families: ``pick``, ``look``, ``clean``, ``heat``, ``cool``, ``pick2``; None for all.
+            difficulty: difficulty of built-in games: ``"easy"``, ``"medium"``, ``"hard"``; None for all.
+            reward: for the goal: 1 if ``"native"`` or ``"score+success"``, 10 if ``"sparse10"``.
             max_steps: step limit; None for 50.
-            on_error: treatment of games that cannot be read or compiled: ``"raise"``, or ``"skip"``
-                to play the others; ``env.tasks.failures`` then names them, as does a warning.
+            on_error: unreadable games: ``"raise"``; ``"skip"`` plays the others, and names the unreadable
+                ones in a warning and in ``env.tasks.failures``.
             render_mode: ``"ansi"``, ``"rgb_array"``, ``"human"`` or None.
 
         Raises:

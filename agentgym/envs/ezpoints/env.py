@@ -87,9 +87,10 @@ class EZPointsEnv(AgentEnv[Observation]):
             dataset: ``builtin``, which holds every deal there is.
             max_steps: step limit; None for 15.
             render_mode: ``ansi``, ``rgb_array`` (uint8[196, 224, 3]), ``human`` or None.
-            rewards: the game's own rule: ``verl-agent`` or ``gym-cards``.
-            reward: ``native`` for that rule; ``sparse10``: 10 for a formula that wins, else 0;
-                ``score+success``: 1 for it, else 0 (StepPO does not play EZPoints).
+            rewards: rule of ``native``: ``verl-agent``: 10 for a win, else 0; ``gym-cards``: 10 for a win,
+                -1 for a wrong formula and for a rejected token.
+            reward: ``native``: by ``rewards``; ``sparse10``: 10 for a win, else 0; ``score+success``: 1 for
+                a win, else 0.
             observation: ``text``, or ``image`` for ``{"text": str, "image": uint8[196, 224, 3]}``.
                 The text is the same in both and names the cards; a prompt for a vision model leaves
                 it out.

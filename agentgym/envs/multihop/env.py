@@ -113,20 +113,20 @@ class MultihopEnv(AgentEnv[str]):
         """Open the questions and what is searched.
 
         Args:
-            split: built-in: ``train``, ``valid``, ``test`` or ``test_unseen``; others: as the data has it.
-            dataset: ``builtin``; or name or path of imported data, as `open_questions` takes it.
+            split: built-in: ``train``, ``valid``, ``test``, ``test_unseen``; others: as the data has it.
+            dataset: ``builtin``; a name such as ``hotpotqa/distractor``; or a path.
             form: ``steppo`` or ``search-r1``.
-            corpus: ``union`` of all passages; a question's ``own``; ``fullwiki``.
-            search: ``bm25``, ``pyserini``, ``exact``, ``faiss``, ``hybrid``, ``remote:URL``.
-            encoder: a preset or a folder, for ``exact``, ``faiss`` and ``hybrid``; None for ``minilm``.
-            device: device of the encoder: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
-            k: passages that a search finds; None for the form's, 5 or 3.
+            corpus: passages: ``union`` of all questions, the question's ``own``, or ``fullwiki``.
+            search: ``bm25``, ``pyserini``, ``exact`` or ``faiss`` (vectors), ``hybrid``, ``remote:URL``.
+            encoder: of vectors: a preset, a folder or ``OWNER/NAME`` of the hub; None for ``minilm``.
+            device: of the encoder: ``auto``, ``cpu``, ``cuda``, ``cuda:NUMBER``.
+            k: number of passages that a search finds; None for the form's.
             first_search: whether the question is searched for before the first step.
-            untagged: an action without any call: ``end``, ``answer`` or ``invalid``; None for the form's.
-            actions: ``free``, or ``candidates`` to choose among listed ones.
-            aliases: whether any gold answer counts; else the first alone.
-            step_cost: unit of ``info["step_cost"]``: ``calls`` made or new ``passages`` found.
-            reward: ``native``, ``sparse10`` or ``score+success``, as above.
+            untagged: action without a call: ``end``, ``answer`` or ``invalid``; None for the form's effect.
+            actions: ``free``; ``candidates``: listed ones only.
+            aliases: whether every gold answer counts, not the first alone.
+            step_cost: unit of ``info["step_cost"]``: ``calls``, or new ``passages``.
+            reward: for an exact match: 1 if ``native`` or ``score+success``, 10 if ``sparse10``.
             max_steps: step limit; None for the form's.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 

@@ -92,23 +92,23 @@ class PaperSearchEnv(AgentEnv[str]):
         """Open the corpus.
 
         Args:
-            split: ``train``, ``valid`` or ``test``; of the query files, those there are.
-            dataset: ``builtin``; ``papersearch/ieee-vis``, ``.../autoscholar``, ``.../realscholar``; a path.
-            search: ranks papers: ``bm25``, ``pyserini``, ``exact`` or ``hybrid``.
-            encoder: encoder of a search by vectors and of the selector ``encoder``; None for ``minilm``.
-            device: device of the encoder: ``auto``, ``cpu``, ``cuda`` or ``cuda:NUMBER``.
-            selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:attribute``; a `Selector`.
-            selector_prompt: file of a prompt for a selector ``model:PATH``, in place of this project's.
-            k: papers that a search finds at most.
-            before: ``query`` hides papers later than the query, ``none`` none, ``2024-10`` those after it.
-            search_cost: cost of a search, taken from its reward.
-            expand_cost: cost of an expansion.
-            discrete: whether scores count 1 from .4 on, and 0 below.
-            max_calls: calls of an action that are made.
-            actions: ``free``, or ``candidates`` to choose among listed single calls.
-            untagged: effect of an action without any call: ``end`` the episode, or be ``invalid``.
-            show_scores: whether observations show the selector's scores, as in the public code.
-            reward: ``native``, ``sparse10`` or ``score+success``, as above.
+            split: ``train``, ``valid``, ``test``; query files: ``train``, ``dev``, ``test``.
+            dataset: ``builtin``, ``papersearch/autoscholar``, ``.../realscholar``, ``.../ieee-vis``, a path.
+            search: ``bm25``, ``pyserini``, ``exact`` (vectors), ``hybrid``.
+            encoder: of search and selector: a preset, a folder or ``OWNER/NAME``; None for ``minilm``.
+            device: of the encoder: ``auto``, ``cpu``, ``cuda:NUMBER``.
+            selector: ``gold``, ``lexical``, ``encoder``, ``model:PATH``, ``module:function``.
+            selector_prompt: file with the prompt of ``model:PATH``; None for this project's.
+            k: largest number of papers that a search finds.
+            before: ``query`` hides later papers than the query; ``none``; or a date, ``2024-10``.
+            search_cost: subtracted from a search's reward.
+            expand_cost: subtracted from an expansion's.
+            discrete: whether a score of .4 or more is rewarded as 1, others as 0.
+            max_calls: number of an action's calls that are made.
+            actions: ``free``; ``candidates``: listed single calls only.
+            untagged: effect of an action without any call: ``end`` or ``invalid``.
+            show_scores: whether the observation shows the selector's scores.
+            reward: ``native``, ``score+success``: StepPO's rule; ``sparse10``: 10 for a final score of 1.
             max_steps: step limit; None for 5.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 

@@ -77,24 +77,22 @@ class _Sokoban(AgentEnv[ObsT]):
         """Make the environment.
 
         Args:
-            split: train, valid or test; a sub-folder where ``dataset`` has some.
-            dataset: ``"builtin"``; or a level file or a folder of them, as a path or as a name such as
-                ``"boxoban/unfiltered"`` in the data directory.
+            split: ``"train"``, ``"valid"`` or ``"test"``; a sub-folder where ``dataset`` has some.
+            dataset: ``"builtin"``; a level file or a folder, by path or by a name such as
+                ``"boxoban/medium"`` in the data directory.
             dim_room: height and width of built-in levels, walls included.
-            num_boxes: boxes of built-in levels.
-            max_optimal: only built-in levels that can be solved in so many moves; None for all.
-            max_steps: step limit; None for 120.
+            num_boxes: number of boxes of built-in levels.
+            max_optimal: limit on the shortest solution of built-in levels, in moves; None for all levels.
+            max_steps: step limit; None for 120, the papers play 15.
             actions: ``"agent"``: up, down, left, right, each push-or-move; ``"full"``: gym-sokoban's
                 nine: no operation, four pushes (that move where there is nothing to push) and four
                 moves (that never push).
             reward: ``"native"``: -0.1 a step, +1 / -1 for a box on / off a target, +10 for all;
-                ``"sparse10"``, also ``"sparse"``: 10 for all, else 0; ``"score+success"``: 1 for all.
-            parity: ``"gym-sokoban"`` counts boxes on targets from 0 at the start of every episode, so
-                that where a level starts with some, the first step pays +1 for them; that count is
-                then part of the state.
-            effective_only: accept only actions that change the board.
-            stream: draw built-in levels without end instead of the split's first ones.
-            tile_size: pixels a cell in pictures: 16, or ``"tiny"`` for one.
+                ``"sparse10"``, also ``"sparse"``: 10 for all, else 0; ``"score+success"``: 1 for all, else 0.
+            parity: ``"gym-sokoban"`` counts boxes on targets from 0 at the start of every episode.
+            effective_only: whether only actions that change the board are accepted.
+            stream: whether built-in levels are drawn without end, instead of the split's first ones.
+            tile_size: pixels per cell of pictures: 16, or ``"tiny"`` for one.
             render_mode: ``"ansi"``, ``"rgb_array"`` (the board in tiles), ``"human"`` or None.
 
         Raises:

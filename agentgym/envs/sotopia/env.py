@@ -108,21 +108,22 @@ class SotopiaEnv(AgentEnv[str]):
         """Open the scenarios, and set partner and judge.
 
         Args:
-            split: built-in: ``train``, ``valid``, ``test`` or ``hard``; SOTOPIA's own: ``all`` or ``hard``.
-            dataset: ``builtin``; or name or path of imported scenarios.
-            mode: ``partner``: the learner plays one side, which is part of the task; ``self-chat``: both.
-            partner: a temperament of the scripted partner (built-in scenarios); a table ``{"endpoint": URL,
-                "model": NAME, ...}``; ``module:attribute`` of a `Partner`, or one.
-            judge: ``rules`` (built-in scenarios); a table as for the partner; ``module:attribute`` of a
-                `SocialJudge`, or one.
-            order: ``round-robin`` (the first side opens), ``simultaneous`` or ``random``.
-            stale_rule: ``acting-agents``, or ``0.1.4`` to count the idle side's nothing as well.
-            view: ``default``; ``omniscient`` tells everything; ``lite`` leaves backgrounds out.
-            reward: ``native`` or ``goal``, ``utterance``, ``sparse10`` or ``score+success``, as above.
-            actions: ``text``, or ``candidates`` to choose among a few listed ones (built-in scenarios).
-            unreadable: treatment of an action that is none: ``rejected``, or ``none`` is played for it.
-            max_turns: turns after which the conversation is over.
-            max_steps: step limit; None for what ``max_turns`` comes to.
+            split: built-in: ``train``, ``valid``, ``test``, ``hard``; SOTOPIA's own: ``all``, ``hard``;
+                SOTOPIA-pi's: ``train``.
+            dataset: ``builtin``; ``sotopia/official``, ``sotopia-pi/profiles``; or a folder.
+            mode: ``partner``: you play one side; ``self-chat``: one policy plays both.
+            partner: ``fair``, ``stubborn``, ``deceptive``, ``silent``, ``generous``; a table
+                ``{"endpoint": URL, "model": NAME}``; or ``module:attribute``.
+            judge: ``rules``; a table as the partner's; or ``module:attribute``.
+            order: ``round-robin``, ``simultaneous``, or ``random`` by the task's id.
+            stale_rule: ``acting-agents``; ``0.1.4`` also counts the waiting side's silence.
+            view: ``default``; ``omniscient`` shows everything; ``lite`` leaves out backgrounds.
+            reward: ``native`` or ``goal``: at the end; ``utterance``: every step; ``sparse10``: 10 for a win;
+                ``score+success``: as ``native``.
+            actions: ``text``; ``candidates``: 16 listed moves (built-in scenarios).
+            unreadable: effect of an unreadable action: ``rejected``; ``none`` plays ``none``.
+            max_turns: number of turns; a turn is one side's action, or both sides' if simultaneous.
+            max_steps: step limit; None for the steps that ``max_turns`` allows.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 
         Raises:

@@ -97,23 +97,25 @@ class WebShopEnv(AgentEnv[str]):
         """Open the shop.
 
         Args:
-            split: ``train``, ``valid``, ``test``; built-in: ``test_unseen``; others: see ``tasks.RANGES``.
-            dataset: ``builtin`` or ``builtin:SIZE:SEED``; name or path of imported data; or a `ShopWorld`.
-            goals: ``human`` or ``synthetic``, of imported data; None for human ones where there are any.
-            difficulty: difficulty of built-in goals: ``easy``, ``medium`` or ``hard``; None for all.
-            split_by: ``product`` keeps all goals for a product in one of ``train``, ``valid`` and ``test``.
-            generator: version of built-in goals, 1 or 2; None for 2, in which no two splits share a text.
-            tagger: finds the nouns of titles, for scores: ``words``, ``blank-en`` or ``spacy:MODEL``.
-            search: ranks products: ``bm25`` as the original does; for imported data ``pyserini``.
-            observation: ``text`` or ``text_rich`` as in the original, or ``gigpo``: see `Mode`.
-            parity: ``upstream`` shows exactly what the original does; see `ShopView`.
-            hide_score: whether the last page keeps the score to itself; None for yes, but for ``parity``.
-            show_attributes: whether a product's attributes have a page.
-            previous_observations: number of earlier observations before the present one.
-            previous_actions: number of earlier actions between them.
-            noise: the probability that a page carries advertisements, drawn for each attempt at a task.
+            split: ``train``, ``valid``, ``test``; built-in also ``test_unseen``; imported also ``papers``,
+                ``papers-train``, ``upstream-train``, ``upstream-dev``, ``upstream-test``.
+            dataset: ``builtin``, ``builtin:SIZE:SEED``; ``webshop/small``, ``webshop/full``,
+                ``webshop/100k`` (the first 100,000 products); or a path.
+            goals: of imported data: ``human`` or ``synthetic``; None for human ones where there are any.
+            difficulty: of built-in goals: ``easy``, ``medium``, ``hard``; None for all.
+            split_by: ``goal``; ``product``: all goals of a product are in one split.
+            generator: version of built-in goals, 1 or 2; None for 2.
+            tagger: finds the nouns of titles: ``words``, ``blank-en``, ``spacy:MODEL``.
+            search: ``bm25``; for imported data also ``pyserini``, the original's engine.
+            observation: ``text``, ``text_rich``; ``gigpo``: pages as in GiGPO's prompts.
+            parity: ``upstream`` shows exactly what the original shows.
+            hide_score: whether the last page hides the score; None for yes, unless ``parity`` is set.
+            show_attributes: whether products have a page of attributes.
+            previous_observations: number of earlier observations shown, newest last.
+            previous_actions: number of earlier actions shown.
+            noise: probability that a page carries advertisements.
             adverts: number of advertisements on such a page.
-            reward: ``native``, ``sparse10`` or ``score+success``, as above.
+            reward: ``native``: the score; ``sparse10``: 10 for a score of 1; ``score+success``: score plus 1.
             max_steps: step limit; None for 15.
             render_mode: ``ansi``, ``rgb_array``, ``human`` or None.
 
