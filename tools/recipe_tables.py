@@ -20,9 +20,8 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "algorithms"
 TITLE = "Recipes"
 BLOCK = section_block(TITLE)
 
-ABOUT = """`agentgym recipes show {0}` prints each setting beside the paper's value, with its source
-and the reason of a departure. The [commands of each table and
-figure](../../trainers/README.md#every-table-and-figure) run them.
+ABOUT = """`agentgym recipes show {0}` prints each setting beside the paper's value and its source.
+All commands: [tables and figures](../../trainers/README.md#every-table-and-figure).
 """
 HEAD = "| paper | recipes | settings that depart from the paper |\n|---|---|---|"
 
