@@ -20,9 +20,7 @@ PAGES = Path(__file__).resolve().parents[1] / "docs" / "algorithms"
 TITLE = "Recipes"
 BLOCK = section_block(TITLE)
 
-ABOUT = """`agentgym recipes show {0}` prints each setting beside the paper's value and its source.
-All commands: [tables and figures](../../trainers/README.md#every-table-and-figure).
-"""
+ABOUT = "`agentgym recipes show {0}` prints each setting with its source."
 HEAD = "| paper | recipes | settings that depart from the paper |\n|---|---|---|"
 
 
