@@ -23,7 +23,7 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
 from agentgym.registration import ENVIRONMENTS, class_of
-from tools import data_dictionary
+from tools import data_dictionary, recipe_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD, HTML = ROOT / "build" / "docs", ROOT / "docs" / "_build" / "html"
@@ -181,7 +181,8 @@ def lay_out(source: Path, *, reference: bool = True) -> None:
         if path.parts[:2] != ("docs", "sphinx"):
             (source / path).parent.mkdir(parents=True, exist_ok=True)
             if path.suffix == ".md":
-                (source / path).write_text(without_folders(path), encoding="utf-8")
+                text = recipe_tables.with_links(path, without_folders(path))
+                (source / path).write_text(text, encoding="utf-8")
             else:
                 shutil.copyfile(ROOT / path, source / path)
     of_modules = reference_pages() if reference else {"index": "# Reference\n"}

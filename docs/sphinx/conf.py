@@ -40,6 +40,9 @@ pygments_dark_style = "github-dark"
 
 myst_heading_anchors = 5
 myst_fence_as_directive = ["math"]
+myst_enable_extensions = ["dollarmath"]
+myst_dmath_allow_digits = False  # prices are no equations
+myst_dmath_allow_space = False
 
 default_role = "py:obj"
 autodoc_default_options = {

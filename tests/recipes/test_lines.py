@@ -10,8 +10,9 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.recipes import RecipeSetting, algorithms_with_recipes, recipe_config, recipes_of
+from agentgym.recipes.comparison import compared_everywhere
 from agentgym.recipes.environments import full_name, short_name
-from tools import recipe_tables
+from tools import build_site, recipe_tables
 
 RECIPES = algorithms_with_recipes()
 ROOT = Path(__file__).parents[2]
@@ -155,9 +156,28 @@ def test_a_misspelt_name_is_one_line(words, message, capsys):
         recipes_of("nothing")
 
 
-def test_the_pages_of_algorithms_compare_each_recipe_with_its_papers():
+def test_pages_of_algorithms_list_each_recipe():
     """`python -m tools.recipe_tables` writes them."""
-    pages = recipe_tables.pages()
+    pages = list(recipe_tables.pages())
     for page in pages:
         assert recipe_tables.updated(page) == page.read_text(encoding="utf-8"), page.name
     assert {page.stem for page in pages} == {ALGORITHMS[name].page for name in RECIPES}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_site_compares_each_recipe_with_its_papers(name):
+    page = build_site.recipe_pages()[name]
+    papers = {each.table for each in recipes_of(name).recipes}
+    assert all(f"`agentgym train {name} --preset paper --table {paper}`" in page for paper in papers)
+    assert all(f"| `{row.name}` | " in page for row in compared_everywhere(recipes_of(name)))
+    departing = [row.setting for row in compared_everywhere(recipes_of(name)) if row.setting.departs]
+    assert all(f"**{each.paper}**: {each.why} | {each.source} |" in page for each in departing)
+
+
+def test_pages_of_the_site_link_to_the_settings_of_their_recipes():
+    path = Path("docs/algorithms/grpo.md")
+    text = (ROOT / path).read_text(encoding="utf-8")
+    shown = recipe_tables.with_links(path, text)
+    assert shown.startswith(text.rstrip())
+    assert "[GRPO](../../recipes/grpo.md), [Dr. GRPO](../../recipes/dr_grpo.md)" in shown
+    assert recipe_tables.with_links(Path("docs/gpu.md"), text) == text

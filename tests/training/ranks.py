@@ -53,7 +53,7 @@ environments."""
 
 
 def updates(name):
-    """Return how many updates of a run are compared: of the cheapest as many as docs/training.md says."""
+    """Return how many updates of a run are compared: of the cheapest five."""
     return 5 if name == "critic of tokens" else 2
 
 

@@ -6,7 +6,7 @@
 #
 # HEAD is one of the machines, which all reach at PORT; recipe, model, data and OUT are the same on all, and OUT is
 # on a file system that they share. What follows is passed on to `agentgym train`. Where a machine or a process dies,
-# those that are left, MIN_NODES at least, go on from the last checkpoint; without HEAD none does (docs/training.md).
+# those that are left, MIN_NODES at least, go on from the last checkpoint; without HEAD none does (docs/scale.md).
 set -euo pipefail
 
 RECIPE=${RECIPE:-gigpo/gigpo-alfworld}      # `agentgym recipes list` has the names

@@ -32,8 +32,9 @@ class PolicyEncoder:
     """The policy as it is now: its last hidden state at the last token of the observation, read alone.
 
     The text stands in no prompt: neither instructions nor history tell two equal observations apart. Decoders
-    map all texts into a narrow cone, so that even unlike ones have cosines above .9 (`docs/training.md` has
-    figures); what they share is taken off: a vector is the difference to the mean over the batch's texts.
+    map all texts into a narrow cone, so that even unlike ones have cosines above .9 (figures are in
+    `docs/training_options.md`); what they share is taken off: a vector is the difference to the mean over the
+    batch's texts.
     """
 
     def __init__(self, learner: Learner, language_model: LanguageModel):
