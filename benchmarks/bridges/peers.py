@@ -3,8 +3,8 @@
 Each door is a client, server or maker of another project, in an environment of its own (``tools/peers``), as
 `benchmarks.bridges.peer_play` calls it. Episodes are recorded by the environment itself, half by the oracle
 and half at random, and played again through the door. What it shows of each state is compared: text, reward,
-end and state hash, the words at the beginning, and the sum of rewards where it has one. The table of
-``docs/bridges.md`` is written from the record.
+end and state hash, the words at the beginning, and the sum of rewards where it has one. The table
+``peers.md`` is written from the record.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from agentgym.registration import open_env
 from agentgym.serving.env.description import instructions_of
 from benchmarks.bridges.server_parity import Recorded, record, serving
 from benchmarks.harness.report import parser, table_text
-from tools.blocks import replaced, section_block
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "bridges.md"
+RESULTS, PAGE = Path(__file__).with_suffix(".json"), Path(__file__).with_suffix(".md")
 PLAY = Path(__file__).with_name("peer_play.py")
-TITLE = "Entry points"
+TITLE = "Whole episodes through other projects' entry points"
 SUITES = tuple(f"agentgym/{name}-v0" for name in ("Sokoban", "EZPoints", "ALFWorld", "WebShop", "HotpotQA"))
 SHOWN = ("text", "reward", "end", "state hash")
 """What a door may show of a state."""
@@ -192,9 +191,9 @@ environment itself.{left}
     return about + table_text(head, lines, 3)
 
 
-def updated(text: str, made: dict[str, Any]) -> str:
-    """Return a page with the table as it should be."""
-    return replaced(text, section_block(TITLE), f"## {TITLE}\n\n{block(made)}\n")
+def page(made: dict[str, Any]) -> str:
+    """Return the page of a record."""
+    return f"# {TITLE}\n\n{block(made)}\nA value that an entry point does not show is not compared.\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -221,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     asked.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     if asked.out == RESULTS:
-        PAGE.write_text(updated(PAGE.read_text(encoding="utf-8"), made), encoding="utf-8")
+        PAGE.write_text(page(made), encoding="utf-8")
     return int(any(sum(row["differences"].values()) for row in rows))
 
 
