@@ -20,7 +20,7 @@ PAGES = (
 
 def commands(page: str) -> list[str]:
     """Return the command lines of a page, in blocks, in comments and between backticks."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    text = re.sub(r"\\\n\s*", "", (ROOT / page).read_text(encoding="utf-8"))
     lines = re.findall(
         r"^(?:#\s+)?(agentgym (?:bench|verify|judge|leaderboard|view) .*)$", text, re.MULTILINE
     )
