@@ -1,7 +1,7 @@
 """A reward of one's own, without a change of the package: Sokoban that pays for boxes on targets alone.
 
-    python examples/own_reward.py
-    agentgym train gigpo --env examples.own_reward:examples/SokobanBoxes-v0 --model tiny:0.1m --iterations 2
+python examples/own_reward.py
+agentgym train gigpo --env examples.own_reward:examples/SokobanBoxes-v0 --model tiny:0.1m --iterations 2
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ENV_ID = "examples/SokobanBoxes-v0"
 
 
 class SokobanBoxes(SokobanEnv):
-    """Sokoban whose step pays the change of the share of boxes on targets, and nothing else."""
+    """Sokoban whose step pays the change of the share of boxes on targets."""
 
     def _apply(self, action: str) -> Outcome:
         before = self._status().progress

@@ -18,7 +18,6 @@ PAGE, ROWS = DOCS / "models.md", DOCS / "templates.csv"
 HEAD = ("template", "from", "sha256", "tools", "thinking", "system", "append", "what fails")
 TRL = "TRL"
 SHOWN = {
-    "cohere2": "Command R7B",
     "deepseekv3": "DeepSeek V3",
     "gemma3": "Gemma 3",
     "gemma4_v5": "Gemma 4",
