@@ -20,7 +20,8 @@ def play(client: openai.OpenAI, model: str, env: agentgym.ChatEnv, seed: int) ->
     over = False
     while not over:
         answer = client.chat.completions.create(model=model, messages=messages)
-        messages, _, terminated, truncated, info = env.step(answer.choices[0].message.content or "")
+        text = answer.choices[0].message.content or ""
+        messages, _, terminated, truncated, info = env.step(text)
         over = terminated or truncated
     return bool(info["won"])
 

@@ -28,10 +28,10 @@ def make(envs: AgentVectorEnv, *, memory: int = 100) -> Policy:
 
 
 class LeastTried:
-    """Plays an admissible action that it has played least often in this state, by chance among equals.
+    """Plays an admissible action that it has played least often in this state.
 
-    All it knows is in the request, so its choice does not depend on the other episodes of the batch, and a
-    run that is resumed ends as one that was never interrupted.
+    All it knows is in the request, so its choice does not depend on the other
+    episodes of the batch, and a resumed run ends as an uninterrupted one.
     """
 
     def __init__(self, memory: int):
@@ -44,7 +44,8 @@ class LeastTried:
 
     def _choose(self, request: Request) -> str:
         past = request.history[-self._memory :] if self._memory else ()
-        tried = Counter(step.action for step in past if step.state_hash == request.state_hash)
-        fewest = min(tried[action] for action in request.admissible_actions)
-        candidates = [action for action in request.admissible_actions if tried[action] == fewest]
+        here, actions = request.state_hash, request.admissible_actions
+        tried = Counter(step.action for step in past if step.state_hash == here)
+        fewest = min(tried[action] for action in actions)
+        candidates = [action for action in actions if tried[action] == fewest]
         return candidates[TurnRng(request.seed, request.turn).below(len(candidates))]

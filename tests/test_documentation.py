@@ -18,7 +18,7 @@ from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io import optional
 from agentgym.io.optional import load_reference, only_trusted
 from agentgym.recipes import algorithms_with_recipes
-from tools import build_site, data_table, env_tables, measured, release_check
+from tools import build_site, data_table, env_tables, measured, release_check, template_rows
 from tools.notebook_page import has_outputs
 from tools.pictures import FILMS, HERE, MAX_FILM_SIZE
 
@@ -29,6 +29,15 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 def test_the_table_of_downloads_is_that_of_the_list():
     text = data_table.PAGE.read_text(encoding="utf-8")
     assert text == data_table.updated(text), "run `make pages`"
+
+
+def test_the_page_of_models_shows_rows_of_the_file_and_the_site_all():
+    text, rows = template_rows.PAGE.read_text(encoding="utf-8"), template_rows.read_rows()
+    assert text == template_rows.updated(text, rows), "run python -m tools.model_tables"
+    assert f"We tried {len(rows)} templates" in text
+    section = template_rows.site_section(rows)
+    assert section.count("\n| ") == len(rows) + 2
+    assert "| Qwen3-Coder | llama.cpp | d287fb2e | qwen-xml | none | own place | exact |  |" in section
 
 
 @pytest.mark.parametrize("page", env_tables.pages(), ids=lambda page: page.stem)

@@ -23,7 +23,7 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.recipes import algorithms_with_recipes, recipes_of
 from agentgym.recipes.comparison import markdown
 from agentgym.registration import ENVIRONMENTS, class_of
-from tools import data_dictionary, recipe_tables
+from tools import data_dictionary, recipe_tables, template_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD, HTML = ROOT / "build" / "docs", ROOT / "docs" / "_build" / "html"
@@ -191,6 +191,8 @@ def lay_out(source: Path, *, reference: bool = True) -> None:
         (source / folder).mkdir(exist_ok=True)
         for name, text in pages.items():
             (source / folder / f"{name}.md").write_text(text, encoding="utf-8")
+    with (source / "docs" / "models.md").open("a", encoding="utf-8") as page:
+        page.write(template_rows.site_section(template_rows.read_rows()))
     shutil.copyfile(SPHINX / "index.md", source / "index.md")
     (source / "leaderboard").mkdir()
     shutil.copyfile(SPHINX / "leaderboard.md", source / "leaderboard" / "index.md")

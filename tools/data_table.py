@@ -24,8 +24,8 @@ def tables() -> str:
     for group in ("data", "index"):
         parts += [
             f"\n`agentgym {group} download NAME`:\n",
-            "| NAME | size | licence | source | digest | fetched by us |",
-            "|---|---:|---|---|---|---|",
+            "| NAME | size | licence | digest |",
+            "|---|---:|---|---|",
         ]
         parts += [
             _row(name, known) for name, about in known.set.items() if bool(about.corpus) == (group == "index")
@@ -38,7 +38,7 @@ def _row(name: str, known: SourceList) -> str:
     sizes = [file.size for file in files if file.size is not None]
     size = decimal(sum(sizes)) if sizes else "not stated"
     size += " or more" * (0 < len(sizes) < len(files)) + "".join(f", and {other}" for other in about.needs)
-    return f"| {' | '.join((f'`{name}`', size, about.licence, about.revision, _evidence(files), 'no'))} |"
+    return f"| {' | '.join((f'`{name}`', size, about.licence, _evidence(files)))} |"
 
 
 def _evidence(files: Sequence[SourceFile]) -> str:

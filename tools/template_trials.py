@@ -1,4 +1,4 @@
-"""What a chat template does with tools, thoughts and chats of several turns: a row of ``docs/models.md``.
+"""What a chat template does with tools, thoughts and chats of several turns: a row of ``docs/templates.csv``.
 
 A template is tried with a tokenizer of bytes that has the special tokens that it spells. What begins and ends
 a text is guessed from the family.

@@ -38,6 +38,13 @@ def test_the_environment_checks_itself():
     assert run("examples/own_env.py") == expected
 
 
+def test_the_reward_pays_for_boxes_and_checks_itself():
+    page = (ROOT / "docs" / "tutorials" / "own-reward.md").read_text(encoding="utf-8")
+    shown = run("examples/own_reward.py")
+    assert shown.startswith("the contract holds; the oracle earns [0.0, ")
+    assert f"```\n{shown}```\n" in page
+
+
 def test_the_environment_keeps_the_contract_in_both_forms():
     check_agent_env(own_env.ENV_ID)
     check_agent_vector_env(partial(SerialVectorEnv, env_class=own_env.NumberLine))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from agentgym.cli import main
-from examples import minimal_gigpo
+from examples import minimal_gigpo, own_reward
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -24,6 +24,12 @@ def test_a_model_is_trained_on_an_environment_of_ones_own(tmp_path, monkeypatch,
     assert "finished after 2 iterations" in capsys.readouterr().out
     words = ["--agent", "model", "--agent-option", "path=run/checkpoints/000002/model"]
     assert main(["play", "examples.own_env:examples/NumberLine-v0", *words]) == 0
+
+
+def test_a_model_is_trained_on_a_reward_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "gigpo", "--env", f"examples.own_reward:{own_reward.ENV_ID}", *SMALL]) == 0
+    assert "finished after 2 iterations" in capsys.readouterr().out
 
 
 def test_a_model_is_trained_by_an_algorithm_of_ones_own(tmp_path, monkeypatch, capsys):
