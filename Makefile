@@ -139,7 +139,7 @@ parity: $(VENV)/.installed-dev #: compare Sokoban, ALFWorld and WebShop with the
 parity-sotopia: $(VENV)/.installed-dev .venv-sotopia/.installed #: compare SOTOPIA's game with sotopia 0.1.4
 	@$(RUN) -m benchmarks.parity.sotopia --python .venv-sotopia/bin/python --record
 
-doors: $(VENV)/.installed-dev #: play whole episodes through other projects' clients, and write benchmarks/bridges/peers.md
+doors: $(VENV)/.installed-dev #: play whole episodes through other projects' clients, and write the table of docs/bridges.md
 	@$(RUN) -m benchmarks.bridges.peers
 bridge-verl: .venv-verl/.installed #: compare with verl's agent loop and advantages
 	@PYTHONPATH=. .venv-verl/bin/python -m benchmarks.bridges.verl
