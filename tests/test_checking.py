@@ -39,6 +39,13 @@ def test_a_sound_environment_passes(subject):
     check_agent_env(subject)
 
 
+def test_an_environment_needs_no_oracle():
+    class NoOracle(CorridorEnv):
+        oracle = AgentEnv.oracle
+
+    interface.check_oracle_wins(NoOracle)
+
+
 def test_a_sound_vector_environment_passes():
     check_agent_vector_env(CorridorVectorEnv)
 

@@ -186,8 +186,10 @@ def check_rendering(make: Make) -> None:
 
 
 def check_oracle_wins(make: Make) -> None:
-    """The oracle wins at least one of the first tasks."""
+    """The oracle, where there is one, wins at least one of the first tasks."""
     env = make()
+    if type(env).oracle is AgentEnv.oracle:
+        return
     require(
         any(_oracle_wins(env, number, task) for number, task in enumerate(itertools.islice(env.tasks, 8))),
         "oracle() wins none of the first 8 tasks",
