@@ -103,11 +103,11 @@ test-leaderboard: leaderboard #: compare the committed boards with the committed
 test-wheel: $(VENV)/.installed-dev #: build wheel and sdist, and run commands of the documentation with the wheel alone
 	@tools/test_wheel.sh "$(PYTHON)" $(RUN)
 
-test-core: #: test the core on another Python: PYTHON=python3.12
+test-core: #: test the core on another Python, and then execute README.md and the quickstart: PYTHON=python3.12
 	@$(MAKE) --no-print-directory core-tests PYTHON="$(PYTHON)" VENV=".venv-core-$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 
 core-tests: $(VENV)/.installed-test
-	@$(RUN) -m pytest $(PARALLEL) -m "$(QUICK) and not peer"
+	@$(RUN) -m pytest $(PARALLEL) -m "$(QUICK) and not peer" && tools/test_pages.sh "$(PYTHON)" $(VENV)
 
 test-newest: #: test with the newest of everything, without constraints.txt; first list what caps hold back
 	@tools/peer.sh "$(PYTHON)" newest && .venv-newest/bin/python -m pip list --outdated
