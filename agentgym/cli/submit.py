@@ -100,7 +100,7 @@ def run_pack(arguments: argparse.Namespace) -> int:
             console=open_progress_console(),
         )
         lines = [f"{path} ({path.stat().st_size:,} bytes)"]
-        if run.suite.name not in NAMES:  # where `check` looks for it
+        if run.suite.name not in NAMES:  # `check` looks for it in this folder
             write_suite(arguments.out / "suites", run.suite)
             suite = arguments.out / "suites" / f"{run.suite.name}.toml"
             lines.append(f"{suite} (the suite, which does not ship with agentgym: send it too)")
