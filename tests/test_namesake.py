@@ -1,5 +1,6 @@
 """Importing beside the package index's other ``agentgym`` is one clear error."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,14 @@ def test_records_of_either_form_tell(tmp_path, record):
     (tmp_path / record).mkdir()
     with pytest.raises(ImportError, match="another project"):
         refuse_namesake(tmp_path / "agentgym")
+
+
+def test_the_command_line_says_it_where_the_other_init_is_the_later(tmp_path):
+    site = site_with(tmp_path, "agentgym-0.0.2.dist-info")
+    (site / "agentgym" / "__init__.py").unlink()
+    (site / "agentgym" / "__init__.py").write_text("")
+    (site / "agentgym" / "cli").unlink()
+    shutil.copytree(ROOT / "agentgym" / "cli", site / "agentgym" / "cli")
+    code = f"import sys; sys.path.insert(0, {str(site)!r}); import agentgym.cli"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=site)
+    assert "agentgym-0.0.2 of the package index is another project" in done.stderr.splitlines()[-1]

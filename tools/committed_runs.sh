@@ -8,7 +8,7 @@ suites=(
     quick official-sokoban official-webshop-small
     official-alfworld-seen-current official-alfworld-seen-game
     official-alfworld-unseen-current official-alfworld-unseen-game
-    official-multihop-sample official-twowiki-hybrid official-papersearch-vis sotopia-builtin
+    official-multihop-sample official-twowiki-hybrid sotopia-builtin
 )
 for suite in "${suites[@]}"; do "$agentgym" bench "$suite" --out benchmarks/results --no-verify; done
 # SmolLM2's take an hour and a server: benchmarks/suites/smollm2*.toml, after make runs/models/smollm2/config.json

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build wheel and sdist, install the wheel alone, and execute commands of the documentation with it: PYTHON VENV/bin/python
+# Build wheel and sdist, install the wheel alone, and execute commands of the documentation with it, then the notebook:
+# PYTHON VENV/bin/python
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=$1 tools=$2
@@ -19,3 +20,10 @@ python -c 'import gymnasium; gymnasium.make("agentgym:agentgym/ALFWorld-v0").res
 while read -r command; do
     bash -c "$command" </dev/null >output 2>&1 || { cat output; echo "the wheel alone: $command" >&2; exit 1; }
 done <<<"$commands"
+# The notebook reads the board of a checkout from where it stands in one: here the board of the runs above.
+mkdir -p docs/notebooks
+cp "$OLDPWD"/docs/notebooks/results.ipynb docs/notebooks
+agentgym leaderboard build quick --out benchmarks/LEADERBOARD.md
+PIP_CONSTRAINT=$OLDPWD/constraints.txt python -m pip install --quiet --disable-pip-version-check \
+    pandas matplotlib nbclient ipykernel
+jupyter execute docs/notebooks/results.ipynb

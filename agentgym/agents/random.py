@@ -47,7 +47,7 @@ class RandomPolicy(RequestPolicy):
         if not actions:  # stuck but not over: every answer is rejected until the step limit
             return ""
         action = actions[draws.below(len(actions))]
-        return _fill(action, request.observation, draws) if self._templates else action
+        return fill_slots(action, request.observation, draws) if self._templates else action
 
 
 class RandomStringPolicy(RequestPolicy):
@@ -72,18 +72,22 @@ class RandomStringPolicy(RequestPolicy):
         return text
 
 
-def _fill(template: str, observation: Observation, draws: TurnRng) -> str:
-    """Put one to three words of the observation, or of the slot's own name, into each slot."""
-    slots = _SLOT.findall(template)
-    if not slots:
-        return template
-    words = _WORD.findall(observed_text(observation))
+def fill_slots(action: str, observation: Observation, draws: TurnRng) -> str:
+    """Return an admissible action with one to three words of the observation in each slot.
+
+    An action without slots stays; where the observation has no word, the slot's own name stands for one.
+
+    Example:
+        >>> fill_slots("answer[<text>]", "Rain.", TurnRng(seed=0, turn=0))
+        'answer[Rain Rain]'
+    """
+    words = _WORD.findall(observed_text(observation)) if _SLOT.search(action) else []
 
     def phrase(slot: re.Match[str]) -> str:
         known = words or [slot[0].strip("<>")]
         return " ".join(known[draws.below(len(known))] for _ in range(1 + draws.below(3)))
 
-    return _SLOT.sub(phrase, template)
+    return _SLOT.sub(phrase, action)
 
 
 def _near_miss(actions: tuple[str, ...], draws: TurnRng) -> str:

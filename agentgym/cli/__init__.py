@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from gymnasium.error import Error as GymnasiumError
 
@@ -18,6 +19,9 @@ from agentgym.cli.commands import make_parser
 from agentgym.errors import UsageError
 from agentgym.io.files import trouble
 from agentgym.io.untrusted import printable
+from agentgym.namesake import refuse_namesake
+
+refuse_namesake(Path(__file__).parents[1])  # again: the other project's __init__ replaces the package's
 
 USAGE_ERROR = 2
 """Exit code for bad input."""

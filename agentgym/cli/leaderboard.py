@@ -141,6 +141,11 @@ def print_boards(boards: Sequence[Board], unranked: Sequence[Unranked], console:
             if name != head[1]:
                 table.add_row(*(Text(printable(cell)) for cell in (name, *(line[number] for line in lines))))
         console.print(table)
+        ranks = [row.rank for row in board.rows if row.rank is not None]
+        if len(set(ranks)) < len(ranks):
+            tasks = sum(env.env.count for env in board.envs)
+            tied = f"A rank with = is a tie: {tasks:,} tasks cannot show a difference between these agents."
+            console.print(tied, style="yellow", markup=False, soft_wrap=True)
         for note in notes(board):
             words = printable("".join(piece for _, piece in note))
             console.print(Text(words, style="yellow"), soft_wrap=True)

@@ -82,6 +82,8 @@ def add_to(commands: Commands[Parser]) -> None:
 def run_pack(arguments: argparse.Namespace) -> int:
     """Pack."""
     from agentgym.evaluation.log.stored_run import read_stored_run
+    from agentgym.evaluation.suites import NAMES
+    from agentgym.evaluation.suites.suite_text import write_suite
     from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields
     from agentgym.evaluation.verify.submit import pack_submission
 
@@ -97,8 +99,12 @@ def run_pack(arguments: argparse.Namespace) -> int:
             allow=arguments.allow,
             console=open_progress_console(),
         )
-        line = f"{path} ({path.stat().st_size:,} bytes)"
-        open_console().print(line, markup=False, highlight=False, soft_wrap=True)
+        lines = [f"{path} ({path.stat().st_size:,} bytes)"]
+        if run.suite.name not in NAMES:  # `check` looks for it in this folder
+            write_suite(arguments.out / "suites", run.suite)
+            suite = arguments.out / "suites" / f"{run.suite.name}.toml"
+            lines.append(f"{suite} (the suite, which does not ship with agentgym: send it too)")
+        open_console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     return 0
 
 

@@ -126,7 +126,8 @@ def sweep_pages(folder: Path) -> tuple[list[SweepPage], list[tuple[str, str]]]:
         try:
             table = read_json(path)
             if isinstance(table, dict) and "study" in table:
-                found.append(_page(path, _parsed(_Study, table, path.name)))
+                page = _page(path, _parsed(_Study, table, path.name))
+                found += [page] if page.runs else []
         except UsageError as error:
             refused.append((path.name, str(error).replace(str(path), path.name)))
     return found, refused

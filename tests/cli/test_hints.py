@@ -90,3 +90,17 @@ def test_options_that_are_not_in_options(opened):
     with pytest.raises(UsageError, match=r"options=\{'dim_room': ...\}; agentgym\.make(_vec)? takes them as"):
         opened("agentgym/Sokoban-v0", dim_room=(7, 7))
     opened("agentgym/Sokoban-v0", options={"dim_room": (7, 7)}).close()
+
+
+def test_a_part_of_a_suite_is_tied_packed_and_checked(cli, tmp_path):
+    """The archive of a suite that no package ships comes with the suite, where ``check`` looks for it."""
+    code, out, _ = cli("bench", "starter", "--env", "EZPoints", "--limit", "2", "--out", tmp_path)
+    assert code == 0
+    assert "A rank with = is a tie: 2 tasks cannot show a difference between these agents." in out
+    (folder,) = tmp_path.glob("starter-EZPoints-first2/rules-*")
+    code, out, _ = cli("submit", "pack", folder, "--out", tmp_path / "submissions")
+    assert code == 0
+    assert "starter-EZPoints-first2.toml (the suite, which does not ship with agentgym: send it too)" in out
+    (archive,) = tmp_path.glob("submissions/starter-EZPoints-first2/*.zip")
+    code, out, _ = cli("submit", "check", archive)
+    assert code == 0, out

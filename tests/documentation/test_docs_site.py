@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.site.conftest import Visitor
+from tests.site.conftest import Visitor, npm_modules  # noqa: F401 (a fixture)
+from tests.waiting import wait_until
 from tools import build_site
 from tools.equations import BLOCK, mathml
 from tools.navigation import titles
@@ -101,6 +102,31 @@ def test_attributes_keep_their_words(built):
     shown = (built / "api.html").read_text(encoding="utf-8")
     assert "Comparison of outcomes: where they do not differ" in shown
     assert ">Type<" not in shown
+
+
+@pytest.mark.browser
+@pytest.mark.npm
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["index", "docs/quickstart", "docs/algorithms/gigpo", "api", "search"])
+def test_axe_finds_nothing(built, window, npm_modules, page, scheme):  # noqa: F811
+    window.scheme(scheme)
+    look(window, built, page)
+    assert window.violations(npm_modules) == []
+    window.scheme("light")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("query", ["policy gradient", "verify"])
+def test_a_search_finds_pages_and_is_reached_by_keyboard(built, window, query):
+    look(window, built, "index")
+    field = "document.querySelector('.sidebar-search')"
+    for _ in range(40):
+        window.press("Tab")
+        if window.value(f"document.activeElement === {field}"):
+            break
+    assert window.value(f"document.activeElement === {field} && !!({field}.placeholder || {field}.ariaLabel)")
+    window.look((built / "search.html").as_uri() + f"?q={query}")
+    wait_until(lambda: window.value("document.querySelectorAll('#search-results li').length") > 0)
 
 
 @pytest.mark.browser

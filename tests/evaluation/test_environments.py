@@ -67,7 +67,6 @@ def test_a_sokoban_episode_cannot_be_edited(tmp_path: Path) -> None:
         "official-sokoban",
         "official-webshop-small",
         "official-multihop-sample",
-        "official-papersearch-vis",
     ],
 )
 def test_the_official_suites_are_run_replayed_and_ranked(tmp_path: Path, name: str) -> None:

@@ -1,7 +1,14 @@
+import os
+
 import pytest
 
 from tests.multihop import copies
 from tests.multihop.copies import DEV, TRAIN
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    return os.environ.get("AGENTGYM_DATA", "")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Official question sets, imported from made-up files of their forms."""
 
-import os
 from itertools import pairwise
 
 import pytest
@@ -438,11 +437,6 @@ def test_the_real_samples(name, questions, passages, recall, monkeypatch, real_d
             for question, each in zip(every, hits, strict=True)
         ]
         assert sum(found) / len(found) == pytest.approx(recall, abs=0.01)
-
-
-@pytest.fixture(scope="module")
-def real_data():
-    return os.environ.get("AGENTGYM_DATA", "")
 
 
 # ---- texts -------------------------------------------------------------------------------------------

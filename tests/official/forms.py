@@ -64,7 +64,7 @@ def twowiki(record: Record) -> Record:
         "_id": record["id"],
         "type": record["type"],
         "question": record["question"],
-        "context": _context(record),
+        "context": [[title, [part.strip() for part in parts]] for title, parts in _context(record)],
         "entity_ids": "Q1_Q2",
         "supporting_facts": record["supporting_facts"],
         "evidences": [[title, "relation", record["answer"]] for title, _ in record["supporting_facts"]],

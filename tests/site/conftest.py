@@ -119,6 +119,18 @@ class Visitor(Browser):
         """Prefer ``light`` or ``dark``."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
+    def violations(self, modules: Path) -> list:
+        """Return what axe finds against levels A and AA of WCAG 2.2 on the open page, with some places."""
+        self.call("Runtime.evaluate", expression=(modules / "axe-core" / "axe.min.js").read_text())
+        found = self.call(
+            "Runtime.evaluate",
+            expression="axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']}).then("
+            "r => r.violations.map(v => [v.id, v.impact, ...v.nodes.slice(0, 3).map(n => n.html)]))",
+            awaitPromise=True,
+            returnByValue=True,
+        )
+        return found["result"]["value"]
+
     @property
     def errors(self) -> list[str]:
         """What pages put on the console as errors, and scripts that failed."""

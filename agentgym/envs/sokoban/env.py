@@ -229,8 +229,9 @@ class SokobanEnv(_Sokoban[str]):
     **Task**: a level. Built-in ones are generated; level files are read.
     **Observation**: the board in the symbols of .xsb files: ``#`` wall, space floor, ``.`` target,
     ``$`` box, ``*`` box on target, ``@`` player, ``+`` player on target.
-    **Actions**: see ``actions``. Any other string changes nothing and costs a step.
-    **Reward**: see ``reward``.
+    **Actions**: ``up``, ``down``, ``left`` and ``right``, which push where a box is; the option ``actions``
+    has gym-sokoban's nine. Any other string changes nothing and costs a step.
+    **Reward**: -0.1 a step, +1 / -1 for a box on / off a target, +10 for all; see the option ``reward``.
     **Termination**: all boxes are on targets.
     **Info**: ``deadlock`` says that a box is frozen off its target: the level is lost.
 

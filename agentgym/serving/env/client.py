@@ -48,6 +48,8 @@ class RemoteServer:
         `UnansweredError` where it cannot be reached.
         """
         headers = None if token is None else {"Authorization": f"Bearer {token}"}
+        if not url:
+            raise UsageError("agentgym/Remote-v0 plays on a server: pass url='http://HOST:PORT'")
         self._http = HttpClient(url, "the environment server", timeout=timeout, headers=headers)
         self.about: dict[str, Any] = self._send("GET", "/environment", None)
         self.env_id: str = self.read(lambda: self.about["id"])

@@ -18,7 +18,13 @@ async function copy(text) {
   area.remove();
 }
 
+function reach() { // the keyboard scrolls what goes on beyond its edge
+  for (const box of document.querySelectorAll("article table, article div.math")) if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+}
+
+addEventListener("resize", reach);
 document.addEventListener("DOMContentLoaded", () => {
+  reach();
   for (const block of document.querySelectorAll("article .highlight")) {
     const pre = block.querySelector("pre");
     const button = Object.assign(document.createElement("button"), { className: "copy", type: "button", textContent: "Copy" });

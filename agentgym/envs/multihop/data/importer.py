@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -134,7 +135,10 @@ def _convert(
     counts: dict[str, int] = {}
     done = 0
     for name, group in sets.items():
-        store = import_set(group, folder / f"{name}{QUESTIONS}", part_of(progress, done, total))
+        try:
+            store = import_set(group, folder / f"{name}{QUESTIONS}", part_of(progress, done, total))
+        except MissingDataError:  # a part of a published file, which lacks questions of a subset
+            continue
         counts[f"{name}{QUESTIONS}"] = len(store)
         if len(store.passages):
             counts[f"{name}{PASSAGES}"] = len(store.passages)
@@ -151,7 +155,8 @@ def import_set(files: SetFiles, path: Path, watch: Watch = unwatched) -> Questio
         refuse_lookalike(file)
     with QuestionStoreWriter(path) as writer:
         stream = _SetStream(files, writer)
-        passages = write_passages(path.with_suffix(PASSAGES), stream.passages(watch), corpus=files.name)
+        found = stream.subset(watch) if files.subset else stream.passages(watch)
+        passages = write_passages(path.with_suffix(PASSAGES), found, corpus=files.name)
         if not len(writer):
             raise UsageError(
                 f"no question of {files.paths[-1]} has an answer: name a set that is no test set"
@@ -169,9 +174,10 @@ def open_questions(dataset: str) -> QuestionStore:
     """Return the questions of a data set, imported into the cache at first use.
 
     ``dataset``: ``"SOURCE/SET"`` in the data directory, such as ``"hotpotqa/distractor"``,
-    ``"twowiki/official"``, ``"musique/ans"`` or ``"searchqa/nq"``, and ``"hotpotqa/sample"`` and so on where
-    the folder holds a sample; or the path of a store, of a folder that holds one set, or of a file: of any
-    name where its records are in the form of HotpotQA, MuSiQue or FlashRAG.
+    ``"twowiki/official"``, ``"musique/ans"`` or ``"searchqa/nq"``, ``"hotpotqa/dev-200"`` for the questions
+    that ``subsets.toml`` lists, and ``"hotpotqa/sample"`` and so on where the folder holds a sample; or the
+    path of a store, of a folder that holds one set, or of a file: of any name where its records are in the
+    form of HotpotQA, MuSiQue or FlashRAG.
     """
     source = _source_of(dataset)
     if source is None:
@@ -208,6 +214,7 @@ def _open_path(path: Path) -> QuestionStore:
         (source, files)
         for source, rules in RULES.items()
         for files in group_files(rules, find_files(rules, path)).values()
+        if not files.subset
     ]
     if path.is_file():
         named: FileRole = next((file.role for _, files in found for file in files.files), "flashrag")
@@ -253,6 +260,7 @@ class _SetStream:
     """The passages of a set, each once and numbered as they come; questions are written on the way."""
 
     def __init__(self, files: SetFiles, writer: QuestionStoreWriter):
+        self._set = files
         self._files = files.files
         self._writer = writer
         self._numbers: dict[bytes, int] = {}
@@ -278,6 +286,32 @@ class _SetStream:
                     self._fresh.clear()
             done += size
             watch(done)
+
+    def subset(self, watch: Watch) -> Iterator[Passage]:
+        """Yield the passages of the questions that ``subsets.toml`` lists, in its order.
+
+        So the store is the same whichever file holds the questions. MissingDataError where one is missing.
+        """
+        listed = tomllib.loads(Path(__file__).with_name("subsets.toml").read_text(encoding="utf-8"))
+        wanted: dict[str, FoundQuestion | None] = dict.fromkeys(listed[self._set.subset])
+        done = 0
+        for file in self._files:
+            for where, record in _records(file.path, file.role, _after(watch, done)):
+                found = PARSERS[file.role](record, where, {})
+                if found.source_id in wanted:
+                    wanted[found.source_id] = found
+            done += stored_size(file.path)
+        questions = [found for found in wanted.values() if found is not None]
+        if len(questions) < len(wanted):
+            raise MissingDataError(
+                f"{self._files[0].path} has {len(questions)} of the {len(wanted)} questions of "
+                f"{self._set.name}: get the whole published file"
+            )
+        split = ""
+        for found in questions:
+            split = self._take(found, self._files[0], 0, split)
+            yield from self._fresh
+            self._fresh.clear()
 
     def _take(self, found: FoundQuestion, file: SetFile, number: int, split: str) -> str:
         """Number the passages of a question, write it if it has an answer, and return the split begun."""

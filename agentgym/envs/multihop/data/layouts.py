@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,18 +17,31 @@ from agentgym.envs.multihop.data.records import (
     parse_flashrag,
     parse_hotpot,
     parse_musique,
+    parse_plain,
     parse_sample,
 )
 from agentgym.errors import UsageError
 
 FileRole: TypeAlias = Literal[
-    "hotpot", "musique", "sample", "bare", "flashrag", "search-r1", "passages", "corpus", "aliases"
+    "hotpot",
+    "plain-hotpotqa",
+    "plain-twowiki",
+    "musique",
+    "sample",
+    "bare",
+    "flashrag",
+    "search-r1",
+    "passages",
+    "corpus",
+    "aliases",
 ]
 """Content of a file: questions of a form; questions of which only the passages count (``passages``, as
 MuSiQue's); a corpus; names of entities."""
 
 PARSERS: Mapping[FileRole, QuestionParser] = {
     "hotpot": parse_hotpot,
+    "plain-hotpotqa": partial(parse_plain, separator=""),
+    "plain-twowiki": partial(parse_plain, separator=" "),
     "musique": parse_musique,
     "sample": parse_sample,
     "bare": parse_bare,
@@ -55,6 +69,8 @@ class FileRule:
     split: str = ""
     needs: str = ""
     """File beside which alone the set is there."""
+    subset: str = ""
+    """List of ``subsets.toml`` that names the questions of the set; empty for all of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +88,8 @@ class SetFiles:
 
     name: str
     files: tuple[SetFile, ...]
+    subset: str = ""
+    """As `FileRule.subset`."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -84,8 +102,16 @@ class SetFiles:
         return sum(map(stored_size, self.paths))
 
 
-def _rule(pattern: str, role: FileRole, set: str = "", split: str = "", needs: str = "") -> FileRule:
-    return FileRule(re.compile(pattern), role, set, split, needs)
+def _rule(
+    pattern: str, role: FileRole, set: str = "", split: str = "", needs: str = "", subset: str = ""
+) -> FileRule:
+    return FileRule(re.compile(pattern), role, set, split, needs, subset)
+
+
+def _subset(list_name: str, set: str, pattern: str, role: FileRole) -> tuple[FileRule, ...]:
+    """Return the rules of a set of named questions, which the published file and a sample hold alike."""
+    files: tuple[tuple[str, FileRole], ...] = ((pattern, role), (r"questions\.jsonl", "sample"))
+    return tuple(_rule(name, kind, set, "dev", subset=list_name) for name, kind in files)
 
 
 _SAMPLE = (
@@ -99,6 +125,7 @@ HOTPOTQA_FILES = (
     _rule(r"hotpot_dev_fullwiki_v1\.json", "hotpot", "fullwiki", "dev"),
     _rule(r"dev_questions_7405\.jsonl", "bare", "questions", "dev"),
     *_SAMPLE,
+    *_subset("hotpotqa", "dev-200", r"hotpot_dev_distractor_v1\.json", "plain-hotpotqa"),
 )
 
 TWOWIKI_FILES = (
@@ -108,12 +135,14 @@ TWOWIKI_FILES = (
     _rule(r"corpus\.jsonl", "corpus", "sample-distractors"),
     _rule(r"distractor_corpus\.json", "corpus", "sample-distractors"),
     _rule(r"questions\.jsonl", "sample", "sample-distractors", "dev", needs="distractor_corpus.json"),
+    *_subset("twowiki", "dev-120", r"dev\.json", "plain-twowiki"),
 )
 
 MUSIQUE_FILES = (
     _rule(r"musique_ans_v1\.0_(?P<split>train|dev|test)\.jsonl", "musique", "ans"),
     _rule(r"musique_full_v1\.0_(?P<split>train|dev|test)\.jsonl", "passages", "ans"),
     *_SAMPLE,
+    *_subset("musique", "dev-200", r"musique_ans_v1\.0_dev\.jsonl", "musique"),
 )
 
 SEARCHQA_FILES = (
@@ -171,6 +200,7 @@ def refuse_lookalike(path: Path) -> None:
 def group_files(rules: Sequence[FileRule], paths: Iterable[Path]) -> dict[str, SetFiles]:
     """Return the sets of files, by name; a split of a set may be there only once."""
     found: dict[str, list[SetFile]] = {}
+    subsets = {rule.set: rule.subset for rule in rules}
     paths = list(paths)
     present = {path.name for path in paths}
     for path in paths:
@@ -184,7 +214,7 @@ def group_files(rules: Sequence[FileRule], paths: Iterable[Path]) -> dict[str, S
     sets = {}
     for name, files in found.items():
         if any(file.role in PARSERS and file.role != "passages" for file in files):
-            sets[name] = SetFiles(name, tuple(sorted(files, key=_order)))
+            sets[name] = SetFiles(name, tuple(sorted(files, key=_order)), subsets.get(name, ""))
             _check_unique(name, sets[name].files)
     return sets
 

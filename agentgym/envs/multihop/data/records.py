@@ -100,6 +100,18 @@ def parse_hotpot(record: object, where: str, aliases: Aliases) -> FoundQuestion:
     )
 
 
+def parse_plain(record: object, where: str, aliases: Aliases, *, separator: str) -> FoundQuestion:
+    """Read a question of HotpotQA (``separator`` "") or 2WikiMultihopQA (" ") as the samples have it.
+
+    Each passage is one piece of text; triples and further names of entities are left out.
+    """
+    fields = record.items() if isinstance(record, dict) else ()
+    left_out = ("answer_id", "evidences", "evidences_id")
+    found = parse_hotpot({name: value for name, value in fields if name not in left_out}, where, aliases)
+    passages = (FoundPassage(title, (separator.join(parts),)) for title, parts in found.passages)
+    return found._replace(passages=tuple(passages))
+
+
 def parse_musique(record: object, where: str, aliases: Aliases) -> FoundQuestion:
     """Read a question of MuSiQue; one that is not answerable has no answer here."""
     fields = Fields(record, where)
