@@ -31,7 +31,7 @@ def test_one_command_plays_an_official_suite(suite, tmp_path):
 
 
 def outcomes(paths):
-    """Return what was asked and what came of it, by agent: not hash chains, for a new schema of states changes them."""
+    """Return what was asked and what came of it, by agent: hash chains change with the schema of states."""
     opened = [open_run(path) for path in paths]
     assert len(opened) >= 3
     return {run.log.agent.name: (run.log.request_id, sorted(map(played, run.results))) for run in opened}
