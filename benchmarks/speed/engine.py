@@ -1,8 +1,9 @@
 """The engine's speed beside `generate` of transformers: ``python -m benchmarks.speed.engine``.
 
 Both sample from one tiny model with random weights, on prompts of the built-in ALFWorld, eight attempts at
-each, in one process and one thread. Whole episodes are replayed with and without the cache of prompts. They take turns, round by round; a ratio compares them within a
-round, and processor time is counted, so that what else the machine does disturbs little.
+each, in one process and one thread. They take turns, round by round; a ratio compares them within a
+round, and processor time is counted, so that what else the machine does disturbs little. Whole episodes
+are replayed with and without the cache of prompts.
 """
 
 from __future__ import annotations
@@ -176,8 +177,10 @@ def replayed(size: str, context: str, count: int) -> Discipline:
     model, asked = turns(size, context, count)
 
     def contestant(cached: int) -> Callable[[], Run]:
+        engine, weights = HfEngine(model, prompt_cache=cached), model.state_dict()
+
         def once() -> int:
-            engine = HfEngine(model, prompt_cache=cached)  # empty, as after each update
+            engine.sync(weights.items(), engine.version + 1)  # empties the cache, as each update does
             return sum(len(engine.generate(requests)) for requests in asked)
 
         return lambda: timed_by(once, time.process_time)
@@ -256,10 +259,8 @@ def main() -> int:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     todo = work(given.size)
-    rows, command = (
-        measure_all(disciplines(todo, given.size), given),
-        f"python -m {__spec__.name} --size {given.size}",
-    )
+    rows = measure_all(disciplines(todo, given.size), given)
+    command = f"python -m {__spec__.name} --size {given.size}"
     return publish_rows(command, given, rows, texts(todo), peers=("torch", "transformers"))
 
 
