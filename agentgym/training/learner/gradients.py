@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_terms, policy_loss, value_loss
 from agentgym.algos.objective import STEP_RATIOS, Objective
+from agentgym.algos.own_loss import find_loss
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
@@ -136,7 +137,15 @@ def _policy_loss(
         parts["truncated"] = ((importance == config.importance_cap) * weights).sum()
         weights = importance * weights
     surrogate = policy_loss(
-        log_probs, old, columns["advantages"], layout, objective, credit=credit, weights=weights
+        log_probs,
+        old,
+        columns["advantages"],
+        layout,
+        objective,
+        credit=credit,
+        weights=weights,
+        loss=find_loss(objective.loss),
+        sampled_log_probs=sampled,
     )
     entropy = (layout.pick(entropies) * share.token_weights).sum()
     loss = surrogate.loss
