@@ -372,6 +372,8 @@ def _report(outcome: RunResult) -> None:
         f"group earned the same, which leaves nothing to learn from; {outcome.trend.why_alike}",
     }
     console.print(messages[outcome.end], markup=False, soft_wrap=True)
+    if outcome.trend.warning and not collapse:
+        console.print(f"numerics: {outcome.trend.warning}", markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
     if model is not None and (model / FOLDER).is_dir():
         line = f"the adapter is added to it in float32; for bfloat16 load the base with {model / FOLDER}"

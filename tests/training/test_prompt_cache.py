@@ -68,9 +68,7 @@ def test_log_probabilities_are_those_without_a_cache(
     language_model, speller, rests, context, tokens, batch_tokens, beginnings
 ):
     model = language_model.model
-    cached = HfEngine(
-        model, batch_tokens=batch_tokens, shared_beginnings=beginnings, prompt_cache=tokens
-    )
+    cached = HfEngine(model, batch_tokens=batch_tokens, shared_beginnings=beginnings, prompt_cache=tokens)
     for requests in turns(language_model, speller, rests, context):
         plain = HfEngine(model, batch_tokens=batch_tokens).generate(requests)
         for request, expected, found in zip(requests, plain, cached.generate(requests), strict=True):
