@@ -79,6 +79,7 @@ def _declare(commands: Commands[Parser], name: str, algorithm: Algorithm) -> Non
 
 def _add_arguments(parser: Parser) -> None:
     _add_environments(parser)
+    _add_loss(parser)
     parser.add_argument(
         "--model",
         metavar="MODEL",
@@ -115,11 +116,6 @@ def _add_arguments(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="change a setting, for example rollout.group_size=4 or algorithm_options.gamma=0.9; repeatable",
     )
-    parser.add_argument(
-        "--loss",
-        metavar="MODULE:FUNCTION",
-        help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
-    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
         "--log",
@@ -142,6 +138,14 @@ def _add_arguments(parser: Parser) -> None:
     )
     source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
     add_allow(parser)
+
+
+def _add_loss(parser: Parser) -> None:
+    parser.add_argument(
+        "--loss",
+        metavar="MODULE:FUNCTION",
+        help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
+    )
 
 
 def _add_environments(parser: Parser) -> None:
