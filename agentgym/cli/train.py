@@ -79,7 +79,6 @@ def _declare(commands: Commands[Parser], name: str, algorithm: Algorithm) -> Non
 
 def _add_arguments(parser: Parser) -> None:
     _add_environments(parser)
-    _add_loss(parser)
     parser.add_argument(
         "--model",
         metavar="MODEL",
@@ -104,7 +103,6 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="a paper's extension or ablation, added to the preset, such as ds of graphgpo",
     )
-    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
         "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
     )
@@ -123,6 +121,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
     )
+    _add_run(parser)
     _add_machine(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
@@ -140,7 +139,9 @@ def _add_arguments(parser: Parser) -> None:
     add_allow(parser)
 
 
-def _add_loss(parser: Parser) -> None:
+def _add_run(parser: Parser) -> None:
+    """Add ``--loss`` and the seed."""
+    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
         "--loss",
         metavar="MODULE:FUNCTION",
