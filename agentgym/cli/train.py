@@ -103,7 +103,6 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="a paper's extension or ablation, added to the preset, such as ds of graphgpo",
     )
-    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
         "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
     )
@@ -122,6 +121,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
     )
+    _add_run(parser)
     _add_machine(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
@@ -137,6 +137,16 @@ def _add_arguments(parser: Parser) -> None:
     )
     source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
     add_allow(parser)
+
+
+def _add_run(parser: Parser) -> None:
+    """Add ``--loss`` and the seed."""
+    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
+    parser.add_argument(
+        "--loss",
+        metavar="MODULE:FUNCTION",
+        help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
+    )
 
 
 def _add_environments(parser: Parser) -> None:
@@ -194,7 +204,7 @@ def run(arguments: argparse.Namespace) -> int:
     own_file = arguments.recipe is not None and arguments.recipe.endswith(".toml")
     if arguments.resume is None and arguments.config is None and not own_file:
         return _train(arguments)
-    named = (arguments.algorithm or "", arguments.env or "", *arguments.allow)
+    named = (arguments.algorithm or "", arguments.env or "", arguments.loss or "", *arguments.allow)
     with only_trusted(reference for reference in named if ":" in reference):
         return _train(arguments)
 
@@ -223,7 +233,18 @@ def _train(arguments: argparse.Namespace) -> int:
 def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
         name
-        for name in ("env", "model", "preset", "table", "seed", "out", "learner", "rollout", "rollouts")
+        for name in (
+            "env",
+            "model",
+            "preset",
+            "table",
+            "seed",
+            "out",
+            "learner",
+            "rollout",
+            "rollouts",
+            "loss",
+        )
         if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
@@ -255,6 +276,8 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     for name in arguments.variants:
         changes |= find_variant(algorithm, name).settings
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
+    if arguments.loss is not None:
+        changes |= {"objective.loss": arguments.loss, "objective.loss_sha256": ""}
     if arguments.mix:
         changes["mix"] = [*changes.get("mix", ()), *map(_mixed, arguments.mix)]
     if arguments.iterations is not None:
@@ -354,6 +377,8 @@ def _report(outcome: RunResult) -> None:
         f"group earned the same, which leaves nothing to learn from; {outcome.trend.why_alike}",
     }
     console.print(messages[outcome.end], markup=False, soft_wrap=True)
+    if outcome.trend.warning and not collapse:
+        console.print(f"numerics: {outcome.trend.warning}", markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
     if model is not None and (model / FOLDER).is_dir():
         line = f"the adapter is added to it in float32; for bfloat16 load the base with {model / FOLDER}"

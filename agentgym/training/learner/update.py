@@ -85,6 +85,10 @@ class UpdateMetrics:
     """Tokens that the policy processed, prompts included, over all epochs."""
     logp_diff_mean: float | None = None
     """Mean of the differences whose maximum is ``logp_diff``."""
+    logp_diff_p999: float | None = None
+    """99.9th percentile of these differences, rounded up to a tenth of a decade."""
+    logp_diff_wide: float | None = None
+    """Share of these differences above `agentgym.training.learner.gradients.WIDE`."""
     policy_drift: float | None = None
     """Mean difference in log-probability of stale tokens; None without any."""
     importance: float | None = None
@@ -297,6 +301,8 @@ class Learner:
             critic_grad_norm=means.get("critic_grad_norm"),
             logp_diff=gap.largest,
             logp_diff_mean=gap.mean,
+            logp_diff_p999=gap.tail,
+            logp_diff_wide=gap.wide,
             policy_drift=gap.drift,
             explained_variance=explained_variance(batch),
             tokens=int(self.ranks.sum({"tokens": tokens})["tokens"]),

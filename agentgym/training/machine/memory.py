@@ -209,8 +209,10 @@ def plan_memory(
     overlaps = rollout.plays_ahead
     copies = overlaps or ranks > 1 or low or rollout.engine == "server"
     sampling: dict[str, int] = {}
+    sleeps = rollout.engine == "vllm" and rollout.vllm_sleep > 0 and not overlaps
     if rollout.engine == "vllm":
-        always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters
+        used = int(rollout.vllm_memory * device_memory) or number * size.parameters
+        (sampling if sleeps else always)["engine"] = used
     elif rollout.engine == "server":  # the engine is on other devices
         always["engine"] = 0
     else:
@@ -218,18 +220,20 @@ def plan_memory(
         tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
         sampling = {
             "key-value cache": tokens * size.cached(number),
+            "prompt cache": rollout.prompt_cache * size.cached(number),
             "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
             "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
         }
     update = _update(size, config, number, shards=shards)
     # each rank first reads the head in float32 for a check of the model, and then its part of the weights
-    start = always["engine"] + max(read, EXACT * size.outside) + BLOCK
+    start = always.get("engine", 0) + sampling.get("engine", 0) + max(read, EXACT * size.outside) + BLOCK
     held_at_once = rollout.engine == "vllm" or (
         rollout.engine == "server" and rollout.weight_transfer == "nccl"
     )
     sync = {
         "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
         "new weights": number * size.parameters if copies and held_at_once else 0,
+        "engine's weights": number * size.parameters if sleeps else 0,  # woken before its cache is
     }
     return MemoryPlan(always, sampling, update, sync, start, overlaps)
 
