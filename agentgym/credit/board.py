@@ -56,11 +56,11 @@ class CreditSuite:
     iterations: tuple[int, ...] = ITERATIONS
     """Draws of groups that critics and reward models learn from."""
 
-    def graphs(self, numbers: Sequence[int]) -> list[StateGraph]:
-        """Return the states of tasks of the train split, by their numbers."""
+    def graphs(self, numbers: Sequence[int], *, rejected: bool = True) -> list[StateGraph]:
+        """Return the states of tasks of the train split, by their numbers; ``rejected`` as `explore` takes it."""
         env = self._env()
         try:
-            return [explore(env, env.tasks[number].id, rejected=True) for number in numbers]
+            return [explore(env, env.tasks[number].id, rejected=rejected) for number in numbers]
         finally:
             env.close()
 
@@ -178,7 +178,8 @@ def measure(
     spent = {name: tuple(iterations or SUITES[suite].iterations) if learns(name) else (0,) for name in names}
     most = max(max(each) for each in spent.values())
     size = tasks or SUITES[suite].tasks
-    sampler = _sampler(SUITES[suite], range(seed * size, (seed + 1) * size))
+    numbers, punished = range(seed * size, (seed + 1) * size), any(cell.penalty for cell in cells)
+    sampler = _sampler(SUITES[suite], numbers, rejected=punished)
     for number, cell in enumerate(cells):
         rng = np.random.default_rng((seed, number))
         try:
@@ -205,10 +206,10 @@ def measure(
 
 
 def _sampler(
-    suite: CreditSuite, numbers: Sequence[int]
+    suite: CreditSuite, numbers: Sequence[int], *, rejected: bool
 ) -> Callable[[CreditCell, int, int, np.random.Generator], Sample]:
     """Return what plays a cell's draws, and others to learn from; states are listed once for all cells."""
-    graphs, horizon = [] if suite.continuations else suite.graphs(numbers), suite.horizon
+    graphs, horizon = [] if suite.continuations else suite.graphs(numbers, rejected=rejected), suite.horizon
 
     def listed(cell: CreditCell, draws: int, training: int, rng: np.random.Generator) -> Sample:
         truths = solve(graphs, cell, horizon)

@@ -6,6 +6,7 @@ are of `SEEDS`; every comparison that they tell apart is tested again on `HELD_B
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ def measured(suite: str, seed: int, whole: bool) -> tuple[str, int]:
         rows = measure(suite, cells_of(suite, whole=whole), seed, skip=True)
         make_folder(path.parent)
         replace_file(path, "".join(json.dumps(row.record()) + "\n" for row in rows))
+        gc.collect()
     return suite, seed
 
 
