@@ -57,7 +57,7 @@ class CreditSuite:
     """Draws of groups that critics and reward models learn from."""
 
     def graphs(self, numbers: Sequence[int], *, rejected: bool = True) -> list[StateGraph]:
-        """Return the states of tasks of the train split, by their numbers; ``rejected`` as `explore` takes it."""
+        """Return the states of tasks of the train split, by numbers; ``rejected`` as for `explore`."""
         env = self._env()
         try:
             return [explore(env, env.tasks[number].id, rejected=rejected) for number in numbers]
