@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from agentgym.core.arrays import Bools, Floats
 from agentgym.core.episodes import observed_text
 from agentgym.core.types import Observation, Policy, Request, Snapshot
-from agentgym.credit.behaviour import Episodes, Run, episodes_of, strength_at
+from agentgym.credit.behaviour import Episodes, Run, episodes_of, play, strength_at
 from agentgym.credit.graph import REJECTED, StateGraph
 from agentgym.credit.truth import Truth
 from agentgym.env import AgentEnv
@@ -275,6 +275,14 @@ class Sample:
     """Draws of groups of all tasks."""
     training: list[Episodes]
     """Draws for critics and reward models; of a Monte Carlo suite without advantages."""
+
+    @classmethod
+    def of(
+        cls, truths: Sequence[Truth], size: int, draws: int, training: int, rng: np.random.Generator
+    ) -> Self:
+        """Play groups of ``size`` episodes on listed states."""
+        played = [play(truths, size, rng) for _ in range(draws + training)]
+        return cls(truths=truths, draws=played[:draws], training=played[draws:])
 
 
 def sample(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,16 @@ def row_of(record: dict[str, Any]) -> CreditRow:
         iterations=record["iterations"],
         agreement=CreditAgreement(**parts[1]),
     )
+
+
+def rows_of(cells: Sequence[Mapping[str, Any]]) -> Iterator[CreditRow]:
+    """Yield the rows of a table that `table_of` wrote."""
+    for cell in cells:
+        for name, measures in cell["estimators"].items():
+            algorithm, _, iterations = name.rstrip(")").partition(" (")
+            for values in zip(*measures.values(), strict=True):
+                record = dict(zip(measures, values, strict=True))
+                yield row_of({**cell, **record, "algorithm": algorithm, "iterations": int(iterations or 0)})
 
 
 def table_of(rows: Sequence[CreditRow]) -> list[dict[str, Any]]:
