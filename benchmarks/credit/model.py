@@ -132,8 +132,8 @@ def main() -> None:
     publish(given.out, record, page(rows, models, scripted))
 
 
-def told_apart(rows: list[CreditRow]) -> set[tuple[Contestant, Contestant]]:
-    """Return the pairs of estimators that the seeds tell apart, the better one first."""
+def significant_pairs(rows: list[CreditRow]) -> set[tuple[Contestant, Contestant]]:
+    """Return the pairs of estimators that differ significantly over seeds, the better one first."""
     found = by_contestant([row for row in rows if row.algorithm != TRUE], "correlation")
     better = significantly_better(list(found.values()))
     names = list(found)
@@ -148,11 +148,11 @@ def page(rows: list[CreditRow], models: list[dict[str, Any]], scripted: list[Cre
         models: their records.
         scripted: rows under the scripted policy, of the same seeds.
     """
-    here, there = told_apart(rows), told_apart(scripted)
+    here, there = significant_pairs(rows), significant_pairs(scripted)
     turned = sum((second, first) in there for first, second in here)
     order = (
-        f"\nTold apart: {len(here)} pairs here, {len(there)} under the scripted policy. Of the pairs told apart "
-        f"in both, {len(here & there)} have the same order and {turned} the opposite one.\n"
+        f"\n{len(here)} pairs differ significantly here, and {len(there)} under the scripted policy. "
+        f"{len(here & there)} of them differ in both with the same order, {turned} with the opposite one.\n"
     )
     lines = [
         (
