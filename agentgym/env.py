@@ -396,7 +396,7 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
 
     @final
     def rewind(self, snapshot: Snapshot) -> None:
-        """Go back as `restore` does, without observation and info: searches save half of their time."""
+        """Go back as `restore` does, without making observation and info: searches need neither."""
         if self._took(snapshot) and snapshot.task is self._task:
             return self._resume(snapshot)  # cannot fail
         undo = self._checkpoint(None)
