@@ -150,10 +150,11 @@ bridge-forks: .venv-verl-agent/.installed #: run trainers and managers of verl-a
 sweep: $(VENV)/.installed-plot,train #: train every algorithm on three small environments: [STUDY=sokoban] [SEEDS=40]
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.algorithms $(or $(STUDY),$(if $(SEEDS),orderings,main)) --first $(or $(SEEDS),1000)
 
-credit: $(VENV)/.installed-core #: hold advantage estimators against true advantages, one cell a suite; minutes
-	@$(RUN) -m benchmarks.credit
-credit-all: $(VENV)/.installed-core #: the same in all cells; hours, and it may be stopped
-	@$(RUN) -m benchmarks.credit --all --out benchmarks/credit/grid.json
+credit: $(VENV)/.installed-plot #: hold advantage estimators against true advantages, one cell a suite; minutes
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.credit
+credit-all: $(VENV)/.installed-plot,train #: the same in all cells and under trained models; hours, and it may be stopped
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.credit --all --out benchmarks/credit/grid.json
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.credit.model
 fuzz: $(VENV)/.installed-core #: send 1,000,000 hostile actions, change files of runs, kill benchmarks
 	@$(RUN) -m benchmarks.fuzz
 soak: $(VENV)/.installed-dev #: train, play, bench, kill, resume, publish and serve at once for MINUTES=30

@@ -385,18 +385,20 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
 
     @final
     def restore(self, snapshot: Snapshot) -> tuple[ObsT, dict[str, Any]]:
-        """Go back (or over) to a snapshot's episode.
-
-        Returns:
-            The observation and info that were current when it was taken.
+        """Go back (or over) to a snapshot's episode; return the observation and info of that moment.
 
         Raises:
             UsageError: the snapshot belongs to another suite, schema or data set, or holds what no episode
                 comes to. The episode being played stays as it was.
         """
+        self.rewind(snapshot)
+        return self._observe(), self._info()
+
+    @final
+    def rewind(self, snapshot: Snapshot) -> None:
+        """Go back as `restore` does, without making observation and info: searches need neither."""
         if self._took(snapshot) and snapshot.task is self._task:
-            self._resume(snapshot)  # cannot fail, and searches do it all the time
-            return self._observe(), self._info()
+            return self._resume(snapshot)  # cannot fail
         undo = self._checkpoint(None)
         try:
             with refusals_explained(snapshot):
@@ -404,7 +406,6 @@ class AgentEnv(Rendered, gymnasium.Env[ObsT, str], EpisodeCopies, QueryingEnv):
         except BaseException:
             self._roll_back(undo)
             raise
-        return self._observe(), self._info()
 
     def spawn(self) -> Self:
         """Return another environment over the same read-only world, with no episode yet.

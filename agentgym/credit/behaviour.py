@@ -27,7 +27,7 @@ def mixture(graph: StateGraph, strength: float, *, rejected: float = 0.0) -> Flo
         strength: from -1 to 1.
         rejected: probability of the edge `agentgym.credit.graph.REJECTED`, where a state has it.
     """
-    away, source = graph.distances(), graph.source
+    away, source = graph.distances, graph.source
     accepted = np.where(_sums(graph, graph.valid)[source] > 0, graph.valid, True)
     nearer = away[graph.target] < away[source]
     liked = accepted & (nearer if strength >= 0 else ~nearer) & np.isfinite(away[source])
@@ -203,8 +203,7 @@ def episodes_of(
 
 
 def _play_task(truth: Truth, size: int, rng: np.random.Generator) -> Run:
-    graph, horizon = truth.graph, truth.horizon
-    bounds = np.append(0.0, np.cumsum(truth.policy))
+    graph, horizon, bounds = truth.graph, truth.horizon, truth.bounds
     taken = np.full((horizon, size), -1)
     state, alive = np.zeros(size, dtype=np.int64), np.arange(size)
     for step in range(horizon):

@@ -11,7 +11,7 @@ import numpy as np
 
 from agentgym.algos.table import ALGORITHMS, find_algorithm
 from agentgym.core.options import check_choice
-from agentgym.credit.behaviour import UnreachableSuccessError, mixture, play, strength_for
+from agentgym.credit.behaviour import UnreachableSuccessError, mixture, strength_for
 from agentgym.credit.continuations import UNLIMITED, Sample, SampledTask, sample
 from agentgym.credit.estimators import estimator
 from agentgym.credit.graph import WIN_REWARD, StateGraph, explore
@@ -56,11 +56,11 @@ class CreditSuite:
     iterations: tuple[int, ...] = ITERATIONS
     """Draws of groups that critics and reward models learn from."""
 
-    def graphs(self, numbers: Sequence[int]) -> list[StateGraph]:
-        """Return the states of tasks of the train split, by their numbers."""
+    def graphs(self, numbers: Sequence[int], *, rejected: bool = True) -> list[StateGraph]:
+        """Return the states of tasks of the train split, by numbers; ``rejected`` as for `explore`."""
         env = self._env()
         try:
-            return [explore(env, env.tasks[number].id, rejected=True) for number in numbers]
+            return [explore(env, env.tasks[number].id, rejected=rejected) for number in numbers]
         finally:
             env.close()
 
@@ -174,11 +174,11 @@ def measure(
         UsageError: there is no such suite or algorithm, or no policy wins as often as a cell states.
     """
     check_choice("suite", suite, tuple(SUITES))
-    names = tuple(algorithms) or default_algorithms()
-    spent = {name: tuple(iterations or SUITES[suite].iterations) if learns(name) else (0,) for name in names}
+    spent = contestants(algorithms, iterations or SUITES[suite].iterations)
     most = max(max(each) for each in spent.values())
     size = tasks or SUITES[suite].tasks
-    sampler = _sampler(SUITES[suite], range(seed * size, (seed + 1) * size))
+    numbers, punished = range(seed * size, (seed + 1) * size), any(cell.penalty for cell in cells)
+    sampler = _sampler(SUITES[suite], numbers, rejected=punished)
     for number, cell in enumerate(cells):
         rng = np.random.default_rng((seed, number))
         try:
@@ -187,33 +187,56 @@ def measure(
             if skip:
                 continue
             raise
-        truths, found = sampled.truths, sampled.draws
-        options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
-        estimates = {}
-        if continued := SUITES[suite].continuations:
-            known = reliability(found)
-            yield CreditRow(cell=cell, seed=seed, algorithm=CONTINUED, iterations=continued, agreement=known)
-        else:
-            estimates[TRUE, 0] = [draw.advantage for draw in found]
-        for name in names:
-            for learned in spent[name]:
-                estimate = estimator(name, truths, sampled.training[:learned], options)
-                estimates[name, learned] = [estimate(draw) for draw in found]
-        for (name, learned), values in estimates.items():
-            known = agreement(truths, found, values)
-            yield CreditRow(cell=cell, seed=seed, algorithm=name, iterations=learned, agreement=known)
+        yield from compare(sampled, cell, seed, spent)
+
+
+def contestants(algorithms: Sequence[str], iterations: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """Return the draws of groups that each algorithm learns from, a row each; (0,) where it learns nothing.
+
+    Args:
+        algorithms: by name; by default `default_algorithms`.
+        iterations: draws for critics and reward models.
+    """
+    names = tuple(algorithms) or default_algorithms()
+    return {name: tuple(iterations) if learns(name) else (0,) for name in names}
+
+
+def compare(
+    sampled: Sample, cell: CreditCell, seed: int, spent: Mapping[str, Sequence[int]]
+) -> Iterator[CreditRow]:
+    """Yield the rows of estimators on episodes of a policy, whichever it is.
+
+    Args:
+        sampled: the episodes.
+        cell: their conditions.
+        seed: their seed.
+        spent: the estimators, as `contestants` returns them.
+    """
+    truths, found = sampled.truths, sampled.draws
+    options = {"match": cell.match, "penalty": PENALTY if cell.penalty else 0.0}
+    estimates = {}
+    if continued := SUITES[cell.suite].continuations:
+        known = reliability(found)
+        yield CreditRow(cell=cell, seed=seed, algorithm=CONTINUED, iterations=continued, agreement=known)
+    else:
+        estimates[TRUE, 0] = [draw.advantage for draw in found]
+    for name, iterations in spent.items():
+        for learned in iterations:
+            estimate = estimator(name, truths, sampled.training[:learned], options)
+            estimates[name, learned] = [estimate(draw) for draw in found]
+    for (name, learned), values in estimates.items():
+        known = agreement(truths, found, values)
+        yield CreditRow(cell=cell, seed=seed, algorithm=name, iterations=learned, agreement=known)
 
 
 def _sampler(
-    suite: CreditSuite, numbers: Sequence[int]
+    suite: CreditSuite, numbers: Sequence[int], *, rejected: bool
 ) -> Callable[[CreditCell, int, int, np.random.Generator], Sample]:
     """Return what plays a cell's draws, and others to learn from; states are listed once for all cells."""
-    graphs, horizon = [] if suite.continuations else suite.graphs(numbers), suite.horizon
+    graphs, horizon = [] if suite.continuations else suite.graphs(numbers, rejected=rejected), suite.horizon
 
     def listed(cell: CreditCell, draws: int, training: int, rng: np.random.Generator) -> Sample:
-        truths = solve(graphs, cell, horizon)
-        played = [play(truths, cell.group_size, rng) for _ in range(draws + training)]
-        return Sample(truths=truths, draws=played[:draws], training=played[draws:])
+        return Sample.of(solve(graphs, cell, horizon), cell.group_size, draws, training, rng)
 
     def continued(cell: CreditCell, draws: int, training: int, rng: np.random.Generator) -> Sample:
         return sample(

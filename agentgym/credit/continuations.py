@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from agentgym.core.arrays import Bools, Floats
 from agentgym.core.episodes import observed_text
 from agentgym.core.types import Observation, Policy, Request, Snapshot
-from agentgym.credit.behaviour import Episodes, Run, episodes_of, strength_at
+from agentgym.credit.behaviour import Episodes, Run, episodes_of, play, strength_at
 from agentgym.credit.graph import REJECTED, StateGraph
 from agentgym.credit.truth import Truth
 from agentgym.env import AgentEnv
@@ -36,6 +36,9 @@ TUNING_EPISODES, TUNING_WIDTH = 48, 1 / 64
 
 _Taken: TypeAlias = tuple[int, int, int, int]
 """State, edge, steps left and member of a step."""
+
+_Draws: TypeAlias = Iterator[list[float]]
+"""Three uniform numbers for each step."""
 
 _SLOT, _WORD = re.compile(r"<[^<>]*>"), re.compile(r"\w+")
 
@@ -120,7 +123,7 @@ class SampledTask:
         place = self.places[state]
         if edge not in place.reached:
             if self.at != state:
-                self.env.restore(place.snapshot)
+                self.env.rewind(place.snapshot)
             observation, _, ended, _, info = self.env.step(place.actions[edge])
             self.at, text = self._reach(observation, info, ended=ended)
             place.reached[edge] = self.at, bool(info["action_is_valid"]), text
@@ -135,10 +138,10 @@ class SampledTask:
             place.liked = place.actions.index(action)
         return place.liked
 
-    def _choose(self, place: _Place, rng: np.random.Generator) -> int:
+    def _choose(self, place: _Place, draws: _Draws) -> int:
         if not place.choices:
             return 0
-        kind, which, filling = rng.random(3).tolist()
+        kind, which, filling = next(draws)
         if kind < self.rejected:
             return place.choices[-1].stop
         if kind < self.rejected + (1 - self.rejected) * self.strength:
@@ -146,28 +149,29 @@ class SampledTask:
         edges = place.choices[int(which * len(place.choices))]
         return edges[int(filling * len(edges))]
 
-    def episode(self, left: int, rng: np.random.Generator, state: int = 0) -> Iterator[tuple[int, int, int]]:
+    def episode(self, left: int, draws: _Draws, state: int = 0) -> Iterator[tuple[int, int, int]]:
         """Yield state, edge and steps left of each step from a state to the episode's end."""
         while left and not self.places[state].ended:
-            edge = self._choose(self.places[state], rng)
+            edge = self._choose(self.places[state], draws)
             yield state, edge, left
             state, left = self._follow(state, edge)[0], left - 1
 
-    def earned(self, state: int, left: int, penalty: float, rng: np.random.Generator) -> float:
+    def earned(self, state: int, left: int, penalty: float, draws: _Draws) -> float:
         """Return the rewards of one continuation."""
         total = 0.0
-        for here, edge, _ in self.episode(left, rng, state):
-            after, valid, _ = self.places[here].reached.get(edge) or self._follow(here, edge)
-            total += self.places[after].won - penalty * (not valid)
+        while left and not self.places[state].ended:
+            state, valid, _ = self._follow(state, self._choose(self.places[state], draws))
+            total += self.places[state].won - penalty * (not valid)
+            left -= 1
         return total
 
-    def play(self, size: int, rng: np.random.Generator) -> list[_Taken]:
+    def play(self, size: int, draws: _Draws) -> list[_Taken]:
         """Return state, edge, steps left and member of the steps of a group of episodes."""
-        return [(*step, member) for member in range(size) for step in self.episode(self.horizon, rng)]
+        return [(*step, member) for member in range(size) for step in self.episode(self.horizon, draws)]
 
-    def wins(self, number: int, rng: np.random.Generator) -> float:
+    def wins(self, number: int, draws: _Draws) -> float:
         """Return the share of episodes won."""
-        return sum(self.earned(0, self.horizon, 0.0, rng) for _ in range(number)) / number
+        return sum(self.earned(0, self.horizon, 0.0, draws) for _ in range(number)) / number
 
     def probabilities(self, place: _Place) -> list[float]:
         """Return the probability of each edge of a state."""
@@ -217,7 +221,7 @@ class SampledTask:
         return _Listed(graph, np.array([each for row in policy for each in row]), visited, rank)
 
     def values(
-        self, listed: _Listed, runs: Sequence[Run], number: int, penalty: float, rng: np.random.Generator
+        self, listed: _Listed, runs: Sequence[Run], number: int, penalty: float, draws: _Draws
     ) -> list[Truth]:
         """Return two independent estimates of the values before and after the steps of runs.
 
@@ -226,7 +230,7 @@ class SampledTask:
             runs: steps whose advantages are wanted; values of all other states are nan.
             number: continuations behind each of the two.
             penalty: cost of a rejected action.
-            rng: source of the draws.
+            draws: three uniform numbers for each step.
         """
         graph = listed.graph
         edge, left = (np.concatenate([getattr(run, name) for run in runs]) for name in ("edge", "left"))
@@ -237,7 +241,7 @@ class SampledTask:
         for state, steps in sorted({*before, *after}):
             if np.isnan(both[0, steps, state]):
                 start = listed.visited[state]
-                earned = [self.earned(start, steps, penalty, rng) for _ in range(2 * number)]
+                earned = [self.earned(start, steps, penalty, draws) for _ in range(2 * number)]
                 both[:, steps, state] = np.reshape(earned, (2, number)).mean(axis=1)
         reward = graph.wins - np.where(graph.valid, 0.0, penalty)
         return [Truth(graph=graph, policy=listed.policy, reward=reward, values=each) for each in both]
@@ -272,6 +276,14 @@ class Sample:
     training: list[Episodes]
     """Draws for critics and reward models; of a Monte Carlo suite without advantages."""
 
+    @classmethod
+    def of(
+        cls, truths: Sequence[Truth], size: int, draws: int, training: int, rng: np.random.Generator
+    ) -> Self:
+        """Play groups of ``size`` episodes on listed states."""
+        played = [play(truths, size, rng) for _ in range(draws + training)]
+        return cls(truths=truths, draws=played[:draws], training=played[draws:])
+
 
 def sample(
     tasks: Sequence[SampledTask],
@@ -302,10 +314,11 @@ def sample(
         UnreachableSuccessError: no strength reaches that share.
         UsageError: a task draws random numbers.
     """
+    steps = _draws_of(rng)
     for task in tasks:
         task.rejected = rejected
-    tune(tasks, success, rng)
-    played = [[task.play(size, rng) for task in tasks] for _ in range(draws + training)]
+    tune(tasks, success, steps)
+    played = [[task.play(size, steps) for task in tasks] for _ in range(draws + training)]
     by_task = list(zip(*played, strict=True))
     listed = [task.listed(plays) for task, plays in zip(tasks, by_task, strict=True)]
     runs = [
@@ -313,7 +326,7 @@ def sample(
         for each, task, plays in zip(listed, tasks, by_task, strict=True)
     ]
     estimates = [
-        task.values(each, own[:draws], continuations // 2, penalty, rng)
+        task.values(each, own[:draws], continuations // 2, penalty, steps)
         for task, each, own in zip(tasks, listed, runs, strict=True)
     ]
     first, second = (list(each) for each in zip(*estimates, strict=True))
@@ -321,14 +334,19 @@ def sample(
     return Sample(truths=first, draws=found[:draws], training=found[draws:])
 
 
-def tune(tasks: Sequence[SampledTask], success: float, rng: np.random.Generator) -> None:
+def tune(tasks: Sequence[SampledTask], success: float, draws: _Draws) -> None:
     """Set the strength at which the policy wins a share of its episodes, by bisection over episodes."""
 
     def won(strength: float) -> float:
         for task in tasks:
             task.strength = strength
-        return float(np.mean([task.wins(TUNING_EPISODES, rng) for task in tasks]))
+        return float(np.mean([task.wins(TUNING_EPISODES, draws) for task in tasks]))
 
     strength = strength_at(won, success, low=0.0, width=TUNING_WIDTH)
     for task in tasks:
         task.strength = strength
+
+
+def _draws_of(rng: np.random.Generator) -> _Draws:
+    while True:
+        yield from rng.random((1024, 3)).tolist()

@@ -134,18 +134,13 @@ class ImplicitRewards:
         self.square: Floats
         self.logits, self.mean, self.square = (np.zeros(len(self.policy)) for _ in range(3))
         self.steps = 0
-
-    def _weights(self) -> tuple[Floats, Floats]:
-        """Return (E,) pi_phi, and (S,) the normalisers."""
-        raised: Floats = self.policy * np.exp(self.logits)
-        normaliser: Floats = np.bincount(self.source, raised).astype(np.float64)
-        return raised / normaliser[self.source], normaliser
+        self.normaliser: Floats = np.bincount(self.source, self.policy, states[-1]).astype(np.float64)
+        self.visited = np.zeros(states[-1], dtype=np.bool_)
 
     def log_ratios(self, episodes: Episodes) -> Floats:
         """Return (n,) the log-ratio of each step."""
         edge = episodes.edge + self.offset[episodes.task]
-        _, normaliser = self._weights()
-        result: Floats = self.logits[edge] - np.log(normaliser[self.source[edge]])
+        result: Floats = self.logits[edge] - np.log(self.normaliser[self.source[edge]])
         return result
 
     def update(self, episodes: Episodes) -> None:
@@ -163,11 +158,16 @@ class ImplicitRewards:
             slope = (1.0 / (1.0 + np.exp(-h)) - won) / len(h)
         per_step: Floats = BETA * np.repeat(slope, batch.lengths)
         edge = episodes.edge + self.offset[episodes.task]
-        weights, normaliser = self._weights()
-        there = np.bincount(self.source[edge], per_step, len(normaliser))[self.source]
-        gradient: Floats = np.bincount(edge, per_step, len(self.logits)) - weights * there
+        self.visited[self.source[edge]] = True
+        known = np.flatnonzero(self.visited[self.source])  # all other logits stay 0
+        source, states = self.source[known], len(self.visited)
+        weights = self.policy[known] * np.exp(self.logits[known]) / self.normaliser[source]
+        there = np.bincount(self.source[edge], per_step, states)[source]
+        gradient: Floats = np.bincount(edge, per_step, len(self.logits))[known] - weights * there
         self.steps += 1
-        self.mean = 0.9 * self.mean + 0.1 * gradient
-        self.square = 0.999 * self.square + 0.001 * gradient**2
-        mean, square = self.mean / (1 - 0.9**self.steps), self.square / (1 - 0.999**self.steps)
-        self.logits -= RATE * mean / (np.sqrt(square) + 1e-8)
+        self.mean[known] = 0.9 * self.mean[known] + 0.1 * gradient
+        self.square[known] = 0.999 * self.square[known] + 0.001 * gradient**2
+        mean, square = self.mean[known] / (1 - 0.9**self.steps), self.square[known] / (1 - 0.999**self.steps)
+        self.logits[known] -= RATE * mean / (np.sqrt(square) + 1e-8)
+        totals = np.bincount(source, self.policy[known] * np.exp(self.logits[known]), states)
+        self.normaliser[self.visited] = totals[self.visited]

@@ -63,8 +63,9 @@ class StateGraph:
         """(E,) 1 where an edge wins, else 0."""
         return self.won[self.target].astype(np.float64)
 
+    @cached_property
     def distances(self) -> Floats:
-        """Return (S,) the fewest steps from each state to a win, inf where none leads there."""
+        """(S,) the fewest steps from each state to a win, inf where none leads there."""
         source = self.source
         away = np.where(self.won, 0.0, np.inf)
         while True:
@@ -113,7 +114,7 @@ def explore(
         found.places[number] = None
         stuck = snapshot is not None and not admissible
         for action in (*admissible, REJECTED) if stuck or (rejected and admissible) else admissible:
-            env.restore(cast(Snapshot, snapshot))
+            env.rewind(cast(Snapshot, snapshot))
             observation, _, terminated, truncated, info = env.step(action)
             found.actions.append(action)
             found.valid.append(bool(info["action_is_valid"]))

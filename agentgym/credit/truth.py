@@ -61,6 +61,11 @@ class Truth:
         """H, the step limit."""
         return len(self.values) - 1
 
+    @cached_property
+    def bounds(self) -> Floats:
+        """(E + 1,) probabilities of all edges before each one, summed, from which actions are drawn."""
+        return np.append(0.0, np.cumsum(self.policy))
+
     def advantages(self, edge: Ints, left: Ints) -> Floats:
         """Return (n,) the advantages of steps.
 

@@ -6,6 +6,7 @@ The grid has the seeds of the tables; differences are tested again, on seeds hel
 from __future__ import annotations
 
 import argparse
+import gc
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from multiprocessing import get_context
@@ -28,7 +29,8 @@ def main() -> int:
     arguments.add_argument("--workers", type=int, default=2)
     given: argparse.Namespace = arguments.parse_args()
     again = () if given.all else HELD_BACK
-    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
+    # worker processes collect cycles between seeds only: states of a task are many objects that stay
+    with ProcessPoolExecutor(given.workers, get_context("spawn"), gc.disable) as pool:
         wanted = [(suite, seed) for seed in (*SEEDS, *again) for suite in given.suites]
         pending = [pool.submit(measured, *each, given.all) for each in wanted]
         for number, done in enumerate(as_completed(pending), 1):

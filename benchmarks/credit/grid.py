@@ -6,9 +6,10 @@ are of `SEEDS`; every comparison that they tell apart is tested again on `HELD_B
 
 from __future__ import annotations
 
+import gc
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def measured(suite: str, seed: int, whole: bool) -> tuple[str, int]:
         rows = measure(suite, cells_of(suite, whole=whole), seed, skip=True)
         make_folder(path.parent)
         replace_file(path, "".join(json.dumps(row.record()) + "\n" for row in rows))
+        gc.collect()
     return suite, seed
 
 
@@ -74,6 +76,16 @@ def row_of(record: dict[str, Any]) -> CreditRow:
         iterations=record["iterations"],
         agreement=CreditAgreement(**parts[1]),
     )
+
+
+def rows_of(cells: Sequence[Mapping[str, Any]]) -> Iterator[CreditRow]:
+    """Yield the rows of a table that `table_of` wrote."""
+    for cell in cells:
+        for name, measures in cell["estimators"].items():
+            algorithm, _, iterations = name.rstrip(")").partition(" (")
+            for values in zip(*measures.values(), strict=True):
+                record = dict(zip(measures, values, strict=True))
+                yield row_of({**cell, **record, "algorithm": algorithm, "iterations": int(iterations or 0)})
 
 
 def table_of(rows: Sequence[CreditRow]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Episodes on graphs are those of the environment; measures and learned tables are what they say."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from agentgym.credit.measures import agreement
 from agentgym.credit.truth import Truth
 from agentgym.errors import UsageError
 from agentgym.registration import open_env
+from benchmarks.credit.grid import rows_of, table_of
 from tests.credit.graphs import CYCLE, TWO_WAYS
 
 
@@ -97,6 +98,29 @@ def test_each_algorithm_has_a_row_and_the_true_one_leads():
     assert all(
         row.iterations == (2 if row.algorithm in ("ppo", "steppo", "istar", "prime") else 0) for row in rows
     )
+
+
+def test_a_table_has_its_rows_again():
+    cells = [CreditCell(suite="ezpoints", match=match) for match in ("state", "text")]
+    rows = list(
+        measure("ezpoints", cells, 3, algorithms=["grpo", "ppo"], tasks=1, draws=2, iterations=(1, 2))
+    )
+    table = table_of(rows)
+    assert table_of(list(rows_of(table))) == table
+    found = {(row.cell, row.algorithm, row.iterations): row.agreement.correlation for row in rows_of(table)}
+    for row in rows:
+        key = row.cell, row.algorithm, row.iterations
+        assert found[key] == pytest.approx(row.agreement.correlation, abs=5.1e-5)
+
+
+def test_rejected_actions_that_no_policy_takes_change_nothing():
+    cell = CreditCell(suite="ezpoints")
+    alone, beside = (
+        list(measure("ezpoints", cells, 0, algorithms=["istar"], tasks=1, draws=3, iterations=(2,)))
+        for cells in ([cell], [cell, replace(cell, penalty=True)])
+    )
+    for row, same in zip(alone, beside, strict=False):
+        assert asdict(row.agreement) == pytest.approx(asdict(same.agreement), abs=1e-12)
 
 
 def test_text_and_state_are_two_rows_where_observations_hide_something():

@@ -33,7 +33,7 @@ def test_two_ways_to_win_by_hand():
     truth = Truth.of(TWO_WAYS, uniform(TWO_WAYS), horizon=3)
     assert truth.values[:, 0].tolist() == [0, 0.5, 0.5, 0.75]
     assert truth.advantages(np.array([0, 1]), np.array([3, 3])).tolist() == [0.25, -0.25]
-    assert TWO_WAYS.distances().tolist() == [1, 2, 1, 0, 0]
+    assert TWO_WAYS.distances.tolist() == [1, 2, 1, 0, 0]
 
 
 def test_a_penalty_by_hand():
@@ -44,7 +44,7 @@ def test_a_penalty_by_hand():
 
 
 def test_states_from_which_no_win_can_be_reached_are_infinitely_far():
-    assert CYCLE.distances().tolist() == [3, 2, 1, 0, np.inf]
+    assert CYCLE.distances.tolist() == [3, 2, 1, 0, np.inf]
 
 
 def test_probabilities_that_do_not_sum_to_1_are_refused():

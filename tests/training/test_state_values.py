@@ -9,6 +9,8 @@ import torch
 from agentgym.core.rng import TurnRng
 from agentgym.core.types import Completion
 from agentgym.credit.behaviour import mixture
+from agentgym.credit.board import CreditCell, compare, contestants
+from agentgym.credit.continuations import Sample
 from agentgym.credit.graph import WIN_REWARD, explore
 from agentgym.credit.truth import Truth
 from agentgym.errors import UsageError
@@ -202,6 +204,25 @@ def test_advantages_weigh_scores_to_the_gradient(exact):
     error = scores.std() / np.sqrt(size)
     assert abs(gradient) > 5 * error  # so that a wrong sign or size would show
     assert abs(scores.mean() - gradient) < 3 * error
+
+
+def test_estimators_are_compared_under_the_policy_of_a_model(exact):
+    collector, task = exact
+    truth = collector.truth(task)
+    sampled = Sample.of([truth], 64, 6, 2, np.random.default_rng(0))
+    won = np.mean([draw.batch.won[draw.batch.starts].mean() for draw in sampled.draws])
+    assert won == pytest.approx(truth.values[-1, 0], abs=4 * 0.5 / np.sqrt(6 * 64))
+    cell = CreditCell(suite="sokoban", group_size=64)
+    rows = list(compare(sampled, cell, 0, contestants(["grpo", "ppo"], [1, 2])))
+    assert [(row.algorithm, row.iterations) for row in rows] == [
+        ("exact", 0),
+        ("grpo", 0),
+        ("ppo", 1),
+        ("ppo", 2),
+    ]
+    best, *others = (row.agreement.correlation for row in rows)
+    assert best == pytest.approx(1)
+    assert 0 < max(others) < 1
 
 
 def test_a_task_is_listed_once_and_asked_anew(exact):

@@ -11,6 +11,7 @@ from agentgym.core.types import Passage
 from agentgym.envs.multihop.forms import ANSWER, SEARCH, normal_query
 
 _MAX_CACHED_TEXTS = 1 << 14
+_MAX_CACHED_LISTS = 1 << 10
 
 _WORD = re.compile(r"[^\W\d_]\.(?=\s)|[^\W_]+(?:[-'\u2019&][^\W_]+)*|\S")
 """An initial with its point; a word; any other sign."""
@@ -106,18 +107,18 @@ def base_title(title: str) -> str:
     return _KIND.sub("", title)
 
 
-def candidate_actions(question: str, passages: Iterable[Passage], made: frozenset[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=_MAX_CACHED_LISTS)
+def candidate_actions(question: str, passages: tuple[Passage, ...], made: frozenset[str]) -> tuple[str, ...]:
     """Return the searches and answers to choose from.
 
     ``passages``: those found, in an order that depends on their set alone; ``made``: the queries so far, as
     `normal_query` writes them.
     """
-    found = list(passages)
-    titles = [base_title(passage.title) for passage in found]
+    titles = [base_title(passage.title) for passage in passages]
     names = _distinct(
-        [*names_in(question), *titles, *(n for passage in found for n in names_in(passage.text))]
+        [*names_in(question), *titles, *(n for passage in passages for n in names_in(passage.text))]
     )
-    known = made | {normal_query(title) for title in (*titles, *(passage.title for passage in found))}
+    known = made | {normal_query(title) for title in (*titles, *(passage.title for passage in passages))}
     queries = (query for query in (question, *names) if normal_query(query) not in known)
     return (
         *(write_calls([Call(SEARCH, query)]) for query in queries),

@@ -187,7 +187,8 @@ class MultihopEnv(AgentEnv[str]):
         self._now = state
         self._normal = frozenset(map(normal_query, state.queries))
         self._score = UNANSWERED if state.answer is None else self._scored(state.answer)
-        self._listed = self._candidates() if self.enumerates else TEMPLATES
+        listed = self.enumerates and state.answer is None
+        self._listed = self._candidates() if listed else TEMPLATES
 
     def _apply(self, action: str) -> Outcome:
         turn = self._read(action)
@@ -211,7 +212,7 @@ class MultihopEnv(AgentEnv[str]):
         return score_answer(answer, question.answer, question.aliases if self._aliases else (), self.rule)
 
     def _candidates(self) -> tuple[str, ...]:
-        found = map(self.corpus.passage, sorted(self._now.passages))
+        found = tuple(map(self.corpus.passage, sorted(self._now.passages)))
         return candidate_actions(self._question.question, found, self._normal)
 
     def _admissible(self) -> tuple[str, ...]:

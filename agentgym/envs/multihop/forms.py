@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from agentgym.core.calls import begins_call, read_calls
@@ -105,6 +106,7 @@ def read_turn(action: str, form: Form, untagged: Untagged) -> Turn | None:
     return Turn(queries) if all(queries) and len(queries) <= form.searches else None
 
 
+@lru_cache(maxsize=1 << 12)
 def normal_query(query: str) -> str:
     """Return the normal form that identifies queries: lower case and single blanks.
 

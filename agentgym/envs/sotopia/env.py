@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from agentgym.core.options import Bounds
@@ -214,8 +214,7 @@ class SotopiaEnv(AgentEnv[str]):
     def _choices(self) -> tuple[str, ...]:
         if self.options.actions == "text" or self._game.over(self._now.talk):
             return templates(self._legal)
-        listed = candidates(self._scenario, self._side, self._now.talk)
-        return tuple(dict.fromkeys(move.written for move in listed))
+        return _written(candidates(self._scenario, self._side, self._now.talk))
 
     @property
     def _legal(self) -> tuple[ActionType, ...]:
@@ -370,6 +369,11 @@ class SotopiaEnv(AgentEnv[str]):
             UsageError: the scenarios are not built in, or the partner is not scripted.
         """
         return SotopiaOracle(self)
+
+
+@lru_cache(maxsize=1 << 12)
+def _written(moves: tuple[SocialAction, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(move.written for move in moves))
 
 
 _ADVICE = "Write one action, such as speak[your words]."
