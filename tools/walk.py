@@ -13,7 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "training_walk.md"
-ROW = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \| (\d+|–) \| (\d+) \| (.+) \|$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \| (\d+|none) \| (\d+) \| (.+) \|$", re.MULTILINE
+)
 TOTAL = re.compile(r"^Total: .*$", re.MULTILINE)
 
 
@@ -69,7 +71,7 @@ class Row:
 def rows(text: str) -> list[Row]:
     """Return the rows of a page."""
     return [
-        Row(int(number), file, function, None if caller == "–" else int(caller), int(lines), purpose)
+        Row(int(number), file, function, None if caller == "none" else int(caller), int(lines), purpose)
         for number, file, function, caller, lines, purpose in ROW.findall(text)
     ]
 
@@ -79,9 +81,7 @@ def written(text: str) -> str:
     found = rows(text)
     lengths = {row.number: row.length for row in found}
     text = ROW.sub(
-        lambda row: (
-            f"| {row[1]} | `{row[2]}` | `{row[3]}` | {row[4]} | {lengths[int(row[1])]} | {row[6]} |"
-        ),
+        lambda row: f"| {row[1]} | `{row[2]}` | `{row[3]}` | {row[4]} | {lengths[int(row[1])]} | {row[6]} |",
         text,
     )
     files = len({row.file for row in found})

@@ -20,6 +20,7 @@ from agentgym.errors import UsageError
 from agentgym.inference.engines.hf import BATCH_TOKENS
 from agentgym.inference.models.weights import BLOCK, family_of
 from agentgym.training.config import TrainConfig
+from agentgym.training.learner.attention import BLOCK as QUERIES
 
 EXACT = 4
 """Bytes of a float32 number: trained weights, gradients and moments, whatever the models compute in."""
@@ -46,6 +47,8 @@ class ModelSize:
     keys: int
     """Size of all key-value heads together."""
     vocabulary: int
+    query_norms: bool = False
+    """Whether queries and keys are normalised, as in Qwen3."""
     linear: tuple[tuple[int, int], ...] = ()
     """Inputs and outputs of each linear layer but the head: the layers that an adapter covers."""
     experts: int = 0
@@ -96,6 +99,7 @@ class ModelSize:
             queries=heads * size,
             keys=(getattr(config, "num_key_value_heads", None) or heads) * size,
             vocabulary=config.vocab_size,
+            query_norms=any(name.endswith(".q_norm") for name, _ in model.named_modules()),
             linear=tuple(
                 (each.in_features, each.out_features)
                 for each in model.modules()
@@ -126,19 +130,29 @@ class ModelSize:
         """Return the bytes of a token in a cache of keys and values, with ``number`` bytes a number."""
         return 2 * self.layers * self.keys * number
 
-    def held(self, number: int, *, again: bool) -> int:
-        """Return the bytes that all layers hold of a token; ``again``: computed again for the gradient."""
-        return (1 if again else self.layers) * self.layer_bytes(number) + self.layers * self.hidden * number
+    def held(self, number: int, *, again: bool, rank: int = 0) -> int:
+        """Return the bytes that all layers hold of a token; ``again``: computed again for the gradient.
+
+        ``rank``: of an adapter, whose inner activations are held as well; 0 for none.
+        """
+        layer = self.layer_bytes(number) + number * rank * len(self.linear) // max(self.layers, 1)
+        if again:
+            return layer + self.layers * self.hidden * number
+        return self.layers * layer
 
     def layer_bytes(self, number: int) -> int:
         """Return the bytes that one layer stores per token for the gradient, with ``number`` bytes a number.
 
-        Two norms in float32 with what they give, queries and keys before and after their rotation, values,
-        what attention gives, and four tensors of the inner width.
+        Two norms: the input in float32, what is scaled, and the output. Rotated queries and keys, values,
+        attention's output, and four tensors of the inner width.
         """
-        norms = 2 * (2 * EXACT + number) * self.hidden
-        attention = number * (4 * self.queries + 4 * self.keys + self.hidden)
-        return norms + attention + 4 * number * self.intermediate
+        norms = 2 * (EXACT + 2 * number) * self.hidden
+        norms += (EXACT + number) * (self.queries + self.keys) if self.query_norms else 0
+        return norms + number * (2 * self.queries + 2 * self.keys + 4 * self.intermediate)
+
+    def in_flight(self, number: int) -> int:
+        """Return the bytes per token of the gradients that exist at once within a layer."""
+        return number * (3 * self.intermediate + 2 * self.hidden)
 
 
 def _count(module: torch.nn.Module) -> int:
@@ -161,6 +175,10 @@ class MemoryPlan:
     """Peak bytes while a run is opened."""
     overlaps: bool = False
     """Whether sampling and update happen at once."""
+    main: Mapping[str, int] = field(default_factory=dict)
+    """Bytes in main memory beside a device, by purpose."""
+    cache_tokens: int = 0
+    """Most tokens in the cache of vLLM on this device; 0 where another engine samples."""
 
     @property
     def peak(self) -> int:
@@ -195,26 +213,30 @@ def plan_memory(
     critic = size.body if config.spec.critic is not None else 0
     has_reference = config.loss.kl_coefficient > 0 and rank is None
     low = number < EXACT
-    shards = ranks > 1 or low
-    held = 0 if learner.offload else EXACT
+    shards = ranks > 1 or low or learner.offload
+    away = learner.offload and config.device != "cpu"
+    held = 0 if away else EXACT
     always = {
         "weights": (held * trained + number * frozen) // ranks,
         "gradients": held * trained // ranks,
         "moments": 2 * held * trained // ranks,
         "reference": number * size.parameters // ranks if has_reference else 0,
         "critic": 4 * held * critic // ranks,
+        "reward model": _reward_model(size, config, number, held) // ranks,
     }
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
     read = always["weights"] + always["reference"] + held * critic // ranks
     overlaps = rollout.plays_ahead
-    copies = overlaps or ranks > 1 or low or rollout.engine == "server"
+    copies = overlaps or shards or rollout.engine == "server"
+    adapter, cache = number * (0 if rank is None else trained), 0
     sampling: dict[str, int] = {}
     if rollout.engine == "vllm":
         always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters
+        cache = max(always["engine"] - number * size.parameters, 0) // max(size.cached(number), 1)
     elif rollout.engine == "server":  # the engine is on other devices
         always["engine"] = 0
     else:
-        always["engine"] = number * size.parameters if copies else 0
+        always["engine"] = number * size.parameters + adapter if copies else 0
         tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
         sampling = {
             "key-value cache": tokens * size.cached(number),
@@ -229,9 +251,21 @@ def plan_memory(
     )
     sync = {
         "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
-        "new weights": number * size.parameters if copies and held_at_once else 0,
+        "new weights": (adapter or number * size.parameters) if copies and held_at_once else 0,
     }
-    return MemoryPlan(always, sampling, update, sync, start, overlaps)
+    # weights, gradients and both moments, of the critic too
+    main = {"offloaded": 4 * EXACT * (trained + critic) // ranks if away else 0}
+    return MemoryPlan(always, sampling, update, sync, start, overlaps, main, cache)
+
+
+def _reward_model(size: ModelSize, config: TrainConfig, number: int, held: int) -> int:
+    """Return the bytes of a reward model of the policy's size, with its reference and optimiser."""
+    if not config.trains_reward_model:
+        return 0
+    rank = config.reward_settings.lora_rank
+    if rank is not None:
+        return 4 * held * size.adapter(rank) + number * size.parameters
+    return (4 * held + (number if config.spec.scored_by_reference else 0)) * size.parameters
 
 
 def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) -> dict[str, int]:
@@ -239,11 +273,18 @@ def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) 
     learner, tokens = config.learner, max(config.learner.token_budget, _row(config))
     again, encoder = bool(learner.gradient_checkpointing), size.encoder
     shown = config.prompting is not None and config.prompting.pictures != "none"
-    chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
+    rank, row = learner.lora_rank or 0, _row(config) or tokens
+    whole = learner.packing == "tree" or config.prompting is None  # trees share prompts
+    responses = tokens if whole else max(tokens // row, 1) * config.prompting.max_tokens
+    chunk = max(min(learner.chunk_logits, responses * size.vocabulary), size.vocabulary)
     # the head's gradient, and in low precision a chunk's addition to it
     summed = 0 if learner.lora_rank else EXACT + (number if number < EXACT else 0)
+    # on a CPU each block of queries has a copy of its keys and values
+    met = (row + QUERIES) * size.cached(number) // (2 * QUERIES) if config.device == "cpu" else 0
     return {
-        "activations": tokens * size.held(number, again=again),
+        "activations": tokens * size.held(number, again=again, rank=rank),
+        "keys by block": tokens * met // (size.layers if again else 1),
+        "gradients of a layer": tokens * size.in_flight(number),
         # the most, reached if every token were a picture's
         "pictures": tokens * size.patches * encoder.held(number, again=again) if shown and encoder else 0,
         "head": HEAD_COPIES * EXACT * chunk + summed * size.vocabulary * size.hidden,
