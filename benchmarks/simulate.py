@@ -1,7 +1,7 @@
 """Forecast of an iteration on devices that are not here: ``python -m benchmarks.simulate``.
 
-A virtual clock plays recorded numbers of turns and drawn answer lengths. Rates are those of ``agentgym train
---plan`` (`agentgym.training.machine.pace`), the fast and the slow end of each; loads are those of
+A virtual clock plays recorded numbers of turns and drawn answer lengths. Rates are those of `agentgym train
+--plan` (`agentgym.training.machine.pace`), the fast and the slow end of each; loads are those of
 `benchmarks/studies/simulate.toml`. Three ways of sampling: lock-step (a turn waits for its longest answer),
 every episode at its own pace, and that on a device apart from the learner's, where group g begins only while
 g < (version + staleness + 1) x tasks. Figures are forecasts, never results.
@@ -195,8 +195,8 @@ def page(loads: Mapping[str, Any]) -> str:
         lines.append("")
     lines += [
         "Turns are those of an episode. `apart`: one device samples and one learns, at staleness 1.",
-        "The iteration of `ezpoints-once` took 122 s, 97 of them sampling, and its decoding step is the source of",
-        "the `hf` engine's rate. So it checks the arithmetic, not the forecast.",
+        "The iteration of `ezpoints-once` took 122 s, 97 of them sampling, and its decoding step is the source",
+        "of the `hf` engine's rate. So it checks the arithmetic, not the forecast.",
         "",
         "## Published iterations",
         "",

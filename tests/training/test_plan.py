@@ -23,6 +23,7 @@ from agentgym.training.learner.packing import StepRow, pack_rows
 from agentgym.training.machine.memory import BYTES, ModelSize, plan_memory
 from agentgym.training.machine.pace import Rates, device_rates, plan_pace
 from agentgym.training.machine.resources import Machine, resolve
+from benchmarks.simulate import Turn, lock_step, own_pace
 
 GIB = 2**30
 SIZES = {
@@ -173,6 +174,16 @@ def test_an_update_takes_a_third_longer_for_each_pass_without_a_gradient():
     assert rates.update(1000) == pytest.approx(2.03)
     assert rates.update(1000, passes=1) == pytest.approx(2.04)
     assert rates.decode(rows=10, steps=5) == pytest.approx(0.1)
+
+
+def test_the_simulated_clock_and_the_plan_are_one_arithmetic():
+    rates = Rates(step=0.01, row=0.001, token=1e-5)
+    alike = [[Turn(300, 20)] * 3] * 8
+    expected = 3 * (rates.decode(8, 20) + 8 * 300 * rates.token)
+    assert lock_step(alike, rates) == pytest.approx(expected)
+    assert own_pace(alike, rates) == pytest.approx(expected)
+    uneven = [[Turn(300, 5 + 10 * (number + turn) % 37) for turn in range(3)] for number in range(8)]
+    assert own_pace(uneven, rates) < lock_step(uneven, rates)
 
 
 def test_rates_of_a_gpu_are_those_of_its_data_sheet(size):
