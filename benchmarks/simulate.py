@@ -195,8 +195,8 @@ def page(loads: Mapping[str, Any]) -> str:
         lines.append("")
     lines += [
         "Turns are those of an episode. `apart`: one device samples and one learns, at staleness 1.",
-        "The iteration of `ezpoints-once` took 122 s, 97 of them sampling, and its decoding step is the source",
-        "of the `hf` engine's rate. So it checks the arithmetic, not the forecast.",
+        "The iteration of `ezpoints-once` took 122 s, 97 of them sampling, and its decoding step is the",
+        "source of the `hf` engine's rate. So it checks the arithmetic, not the forecast.",
         "",
         "## Published iterations",
         "",

@@ -279,7 +279,7 @@ def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) 
     chunk = max(min(learner.chunk_logits, responses * size.vocabulary), size.vocabulary)
     # the head's gradient, and in low precision a chunk's addition to it
     summed = 0 if learner.lora_rank else EXACT + (number if number < EXACT else 0)
-    # on a CPU each block of queries has a copy of its keys and values
+    # each block of queries has a copy of its keys and values on a CPU
     met = (row + QUERIES) * size.cached(number) // (2 * QUERIES) if config.device == "cpu" else 0
     return {
         "activations": tokens * size.held(number, again=again, rank=rank),
