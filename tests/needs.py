@@ -34,6 +34,7 @@ PACKAGES = {
     "spacy": ("spacy",),
     "pettingzoo": ("pettingzoo",),
     "parquet": ("pyarrow",),
+    "ray": ("ray",),
     "inspect": ("inspect_ai",),
     "log": ("tensorboard", "wandb"),
     "vllm": ("vllm",),
@@ -119,6 +120,7 @@ LISTED: dict[str, tuple[str, ...]] = {
     ),
     # whole runs, kills and processes, which take seconds each
     "long": (
+        "tests/bridges/test_ray_vector.py",
         "tests/evaluation/test_bench.py::test_kill_loses_no_finished_episode",
         "tests/evaluation/test_endpoint_runs.py::test_killed_at_random_points_and_resumed_the_result_is_the_same",
         "tests/evaluation/test_environments.py::test_the_official_suites_are_run_replayed_and_ranked",

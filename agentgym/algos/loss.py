@@ -7,8 +7,9 @@ exactly nothing to a loss or a gradient, be it infinite.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from torch import Tensor
 from agentgym.algos.objective import KL, STEP_RATIOS, Aggregation, Objective
 from agentgym.algos.tokens import Unit
 from agentgym.core.options import check_choice
+from agentgym.errors import UsageError
 
 LOG_RATIO_BOUND = 20.0
 """Log-ratios are clipped to this before they are exponentiated."""
@@ -140,6 +142,52 @@ class PolicyLoss:
     """Scalar share of terms, weighted as in the loss, that clipping left without a gradient."""
 
 
+@dataclass(frozen=True, slots=True)
+class LossInput:
+    """What a loss of one's own is computed from: c counted tokens of n steps.
+
+    Terms are of tokens, or of steps where the objective's ratios are.
+    """
+
+    log_probs: Tensor
+    """(c,) log-probabilities under the policy; has a gradient."""
+    old_log_probs: Tensor
+    """(c,) under the policy that updates start from."""
+    sampled_log_probs: Tensor
+    """(c,) under the policy that sampled, by the engine's own arithmetic."""
+    advantages: Tensor
+    """(c,) or (n,), one for each term."""
+    log_ratio: Tensor
+    """(c,) or (n,) log of the importance ratio to the old policy, in the objective's unit; has a gradient."""
+    layout: TokenLayout
+    """The step of each token, ``layout.row``, and the steps' numbers of tokens, ``layout.lengths``."""
+    objective: Objective
+    """Options, of which a loss may read the clipping bounds."""
+
+    @property
+    def ratio(self) -> Tensor:
+        """(c,) or (n,) importance ratio, its logarithm clipped to `LOG_RATIO_BOUND`."""
+        return self.log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
+
+
+LossFunction: TypeAlias = Callable[[LossInput], Tensor | tuple[Tensor, Tensor]]
+"""Loss of one's own: terms to be minimised, as many as advantages; or these, and which of them it clips."""
+
+
+def own_terms(loss: LossFunction, given: LossInput) -> tuple[Tensor, Tensor]:
+    """Return a loss's terms and which are clipped; `UsageError` where their shape is not the advantages'."""
+    found = loss(given)
+    terms, clipped = found if isinstance(found, tuple) else (found, torch.zeros_like(found, dtype=torch.bool))
+    for name, tensor in (("terms", terms), ("clipped", clipped)):
+        if tensor.shape != given.advantages.shape:
+            unit = "step" if given.objective.ratio in STEP_RATIOS else "token"
+            raise UsageError(
+                f"the loss returned {name} of shape {tuple(tensor.shape)}, not "
+                f"{tuple(given.advantages.shape)}: return one per {unit}, before any average"
+            )
+    return terms, clipped.bool()
+
+
 def clipped_surrogate(log_ratio: Tensor, advantages: Tensor, objective: Objective) -> Tensor:
     """PPO's term (Schulman et al., 2017, Eq. 7), to be minimised: ``max(-A rho, -A clip(rho))``.
 
@@ -167,8 +215,10 @@ def policy_loss(
     *,
     credit: Unit | None = None,
     weights: Tensor | None = None,
+    loss: LossFunction | None = None,
+    sampled_log_probs: Tensor | None = None,
 ) -> PolicyLoss:
-    """Clipped surrogate of the objective's ratios, averaged as it says.
+    """Clipped surrogate of the objective's ratios, or a loss of one's own, averaged as it says.
 
     Args:
         log_probs: log-probabilities under the policy, (n, L) or (T,).
@@ -178,6 +228,9 @@ def policy_loss(
         objective: its options.
         credit: unit that has an advantage; needed where the shape can mean both.
         weights: weights of the terms (default: ``layout.weights(objective.aggregation)``).
+        loss: function of one's own in place of the surrogate.
+        sampled_log_probs: log-probabilities under the policy that sampled, which ``loss`` may read; same
+            shape, by default the old ones.
 
     Returns:
         The loss, and what a log shows.
@@ -185,22 +238,33 @@ def policy_loss(
     Raises:
         ValueError: a shape is wrong.
     """
-    log_ratio = unit_log_ratio(layout.pick(log_probs), layout.pick(old_log_probs).detach(), layout, objective)
+    now, old = layout.pick(log_probs), layout.pick(old_log_probs).detach()
+    log_ratio = unit_log_ratio(now, old, layout, objective)
     advantages = _unit_advantages(advantages.detach(), layout, objective, credit)
-    if objective.ratio == "likelihood":
-        terms = -advantages * layout.pick(log_probs)
+    own_clipped: Tensor | None = None
+    if loss is not None:
+        sampled = old if sampled_log_probs is None else layout.pick(sampled_log_probs).detach()
+        given = LossInput(now, old, sampled, advantages, log_ratio, layout, objective)
+        terms, own_clipped = own_terms(loss, given)
+    elif objective.ratio == "likelihood":
+        terms = -advantages * now
     else:
         terms = clipped_surrogate(log_ratio, advantages, objective)
     if weights is None:
         weights = layout.weights(objective.aggregation, terms.dtype)
     with torch.no_grad():
         ratio = log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
-        flat = torch.where(advantages > 0, ratio > 1 + objective.clip_high, ratio < 1 - objective.clip_low)
-        if objective.dual_clip is not None:
-            flat |= (advantages < 0) & (ratio > objective.dual_clip)
-        flat &= advantages != 0
+        flat = _clipped(ratio, advantages, objective) if own_clipped is None else own_clipped
         clip_fraction = (flat * weights).sum() / weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
     return PolicyLoss((terms * weights).sum(), terms.detach(), ratio, clip_fraction)
+
+
+def _clipped(ratio: Tensor, advantages: Tensor, objective: Objective) -> Tensor:
+    """Return which terms the surrogate's clipping leaves without a gradient."""
+    flat = torch.where(advantages > 0, ratio > 1 + objective.clip_high, ratio < 1 - objective.clip_low)
+    if objective.dual_clip is not None:
+        flat |= (advantages < 0) & (ratio > objective.dual_clip)
+    return flat & (advantages != 0)
 
 
 def unit_log_ratio(

@@ -43,6 +43,10 @@ class Objective:
     """The ratio is clipped at 1 + clip_high."""
     dual_clip: Annotated[float | None, Bounds(1, open_below=True)] = None
     """Factor of the loss's bound ``-A dual_clip`` where the advantage A is negative; None for no bound."""
+    loss: str = ""
+    """Function of one's own, ``module:function`` (`agentgym.algos.own_loss`); "" for clipping as below."""
+    loss_sha256: str = ""
+    """SHA-256 of that function's source, which a run records and compares when it is resumed."""
     kl: KL = "k3"
     kl_coefficient: NonNegativeFloat = 0.0
     """Weight of the divergence from the reference; 0 for no reference."""

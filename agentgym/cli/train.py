@@ -115,6 +115,11 @@ def _add_arguments(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="change a setting, for example rollout.group_size=4 or algorithm_options.gamma=0.9; repeatable",
     )
+    parser.add_argument(
+        "--loss",
+        metavar="MODULE:FUNCTION",
+        help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
         "--log",
@@ -194,7 +199,7 @@ def run(arguments: argparse.Namespace) -> int:
     own_file = arguments.recipe is not None and arguments.recipe.endswith(".toml")
     if arguments.resume is None and arguments.config is None and not own_file:
         return _train(arguments)
-    named = (arguments.algorithm or "", arguments.env or "", *arguments.allow)
+    named = (arguments.algorithm or "", arguments.env or "", arguments.loss or "", *arguments.allow)
     with only_trusted(reference for reference in named if ":" in reference):
         return _train(arguments)
 
@@ -223,7 +228,18 @@ def _train(arguments: argparse.Namespace) -> int:
 def _refuse_settings(arguments: argparse.Namespace) -> None:
     given = [
         name
-        for name in ("env", "model", "preset", "table", "seed", "out", "learner", "rollout", "rollouts")
+        for name in (
+            "env",
+            "model",
+            "preset",
+            "table",
+            "seed",
+            "out",
+            "learner",
+            "rollout",
+            "rollouts",
+            "loss",
+        )
         if getattr(arguments, name) is not None
     ]
     given += ["plan"] if arguments.plan is not None else []
@@ -255,6 +271,8 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     for name in arguments.variants:
         changes |= find_variant(algorithm, name).settings
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
+    if arguments.loss is not None:
+        changes |= {"objective.loss": arguments.loss, "objective.loss_sha256": ""}
     if arguments.mix:
         changes["mix"] = [*changes.get("mix", ()), *map(_mixed, arguments.mix)]
     if arguments.iterations is not None:
@@ -354,6 +372,8 @@ def _report(outcome: RunResult) -> None:
         f"group earned the same, which leaves nothing to learn from; {outcome.trend.why_alike}",
     }
     console.print(messages[outcome.end], markup=False, soft_wrap=True)
+    if outcome.trend.warning and not collapse:
+        console.print(f"numerics: {outcome.trend.warning}", markup=False, soft_wrap=True)
     console.print(f"model: {model}", markup=False, soft_wrap=True)
     if model is not None and (model / FOLDER).is_dir():
         line = f"the adapter is added to it in float32; for bfloat16 load the base with {model / FOLDER}"

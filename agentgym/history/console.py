@@ -120,8 +120,8 @@ class ConsoleLog:
         self._print(line, "bold" if metrics.evaluation else "")
         if metrics.evaluation is not None:
             self._print_parts(metrics.evaluation)
-        if self._trend.follow(metrics):
-            self._print(self._trend.collapse, "yellow")
+        if line := self._trend.follow(metrics):
+            self._print(line, "yellow")
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=metrics.iteration)
 

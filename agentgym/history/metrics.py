@@ -121,6 +121,10 @@ class IterationMetrics:
     """Numbers that a stage reports, by the stage's name and their own, such as ``k/8``."""
     logp_diff_mean: float | None = None
     """Mean of the differences whose maximum is ``logp_diff``."""
+    logp_diff_p999: float | None = None
+    """99.9th percentile of these differences, rounded up to a tenth of a decade."""
+    logp_diff_wide: float | None = None
+    """Share of these differences above 0.5 nats."""
     policy_drift: float | None = None
     """Mean difference in log-probability from the older weights that sampled; None without such."""
     critic_grad_norm: float | None = None

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agentgym.history.metrics import IterationMetrics
+from agentgym.history.numerics import CLIPPED, Watched, numerics_warning, watched
 
 WINDOW = 5
 """Iterations whose mean success is compared, since those of a few tasks vary."""
 
 NOTABLE = 0.2
 """Least success that a run must have had for its loss to be called a collapse."""
-
-
-CLIPPED = 0.3
-"""Share of clipped terms above which an update is too large."""
 
 
 @dataclass(slots=True)
@@ -46,16 +43,23 @@ class Trend:
     lost: str = ""
     """Last evaluation in words, where it is less than half of the first and an update was too large."""
 
-    def follow(self, metrics: IterationMetrics) -> bool:
-        """Take an iteration's metrics; return whether a collapse begins with it."""
-        before, now = self.collapse, metrics.evaluation
+    numbers: tuple[Watched, ...] = ()
+    """Numerics of the last `WINDOW` iterations."""
+    grouped: bool = False
+    """Whether the returns of any group have differed."""
+
+    def follow(self, metrics: IterationMetrics) -> str:
+        """Take an iteration's metrics; return the collapse or warning that begins with it, "" for none."""
+        before, now, warned = self.collapse, metrics.evaluation, self.warning
+        self.numbers = (*self.numbers, watched(metrics))[-WINDOW:]
+        self.grouped = self.grouped or metrics.usable_fraction > 0
         self.first = self.first if metrics.evaluation_before is None else metrics.evaluation_before.success
         self.clipped = max(self.clipped, metrics.clip_fraction)
         if now is not None:
             fell = now.success < self.first / 2 and self.clipped > CLIPPED
             self.lost = f"{now.success:.1%} after iteration {metrics.iteration}" if fell else ""
         self.add(metrics.iteration, metrics.success)
-        return bool(self.collapse) and not before
+        return (not before and self.collapse) or (not warned and self.warning) or ""
 
     def add(self, iteration: int, success: float) -> None:
         """Take an iteration's success; iterations come in order."""
@@ -72,6 +76,12 @@ class Trend:
     def now(self) -> float:
         """Mean success of the last iterations."""
         return fmean(self.recent or (0.0,))
+
+    @property
+    def warning(self) -> str:
+        """Warning about the numerics of the last `WINDOW` iterations; "" without any."""
+        whole = len(self.numbers) == WINDOW
+        return numerics_warning(self.numbers, grouped=self.grouped) if whole else ""
 
     @property
     def collapse(self) -> str:

@@ -50,6 +50,7 @@ from agentgym.training.track.checkpoint import (
 from agentgym.training.track.iteration_stats import (
     StageClock,
     describe_update,
+    entropy_by_phase,
     mean,
     peak_memory,
     response_lengths,
@@ -476,6 +477,7 @@ def _describe(played: _Played, steps: StepBatch, version: int, diagnostics: Diag
     members = [member for group in groups for member in group.trajectories]
     ages = [version - step.completion.version for member in members for step in member.steps]
     recalled = {"journal": {"recalled": float(played.recalled)}} if played.recalled else {}
+    recalled |= entropy_by_phase(groups)
     return {
         "success": mean([end.won for end in ends]),
         "score": mean([end.score for end in ends]),

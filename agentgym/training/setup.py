@@ -343,7 +343,7 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
         if overlaps or sharded:
             dtype = getattr(torch, learner.dtype)
             model = copied(model, dtype, language_model.weights, str(ranks.device), learner.adapter)
-        engine = HfEngine(model)
+        engine = HfEngine(model, prompt_cache=rollout.prompt_cache)
     if overlaps or rollout.asynchronous:
         engine.start(updates_in_flight=rollout.updates_in_flight)
     return engine

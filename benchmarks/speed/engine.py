@@ -2,11 +2,13 @@
 
 Both sample from one tiny model with random weights, on prompts of the built-in ALFWorld, eight attempts at
 each, in one process and one thread. They take turns, round by round; a ratio compares them within a
-round, and processor time is counted, so that what else the machine does disturbs little.
+round, and processor time is counted, so that what else the machine does disturbs little. Whole episodes
+are replayed with and without the cache of prompts.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -18,13 +20,18 @@ from typing import Any, cast
 import gymnasium
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 import agentgym  # noqa: F401 (registers the environments)
-from agentgym.inference.engines import GenerationRequest, Sampling
+from agentgym.inference.engines import Generation, GenerationRequest, Sampling
 from agentgym.inference.engines.choices import ROOT, ActionSpeller, ActionTrie
 from agentgym.inference.engines.hf import HfEngine
 from agentgym.inference.models.language_model import LanguageModel
 from agentgym.inference.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.training.config import TINY
+from agentgym.training.loop import Trainer
+from agentgym.training.machine.resources import resolve
+from agentgym.training.setup import TrainingSetup
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.harness.report import Texts, parser
 from benchmarks.harness.rounds import Discipline, Run, measure_all, publish_rows
@@ -33,6 +40,10 @@ from benchmarks.harness.rounds import timed as timed_by
 OUT = Path(__file__).with_suffix(".json")
 GROUPS, MEMBERS = 8, 8
 TOKENS = 64
+CACHED = 1_000_000
+"""Tokens of the cache of prompts; more than an iteration reads."""
+EPISODES = (("rebuilt", 30), ("window", 10), ("append", 10))
+"""Context and turns of the episodes that are replayed, 4 tasks of 4 attempts."""
 MEAN_LENGTH = 16
 """Of responses that end at a stop token: that many of the vocabulary stop."""
 
@@ -128,6 +139,56 @@ def _allowed(tries: Sequence[ActionTrie], width: int, end: int, row: int, ids: T
     return list(trie.allowed(node)) or [end]
 
 
+# ---- whole episodes ----------------------------------------------------------------------------
+
+
+def turns(size: str, context: str, count: int) -> tuple[PreTrainedModel, list[list[GenerationRequest]]]:
+    """Play a few episodes as GiGPO's tiny preset does; return the model and the first turns' requests."""
+    config = TINY.config(
+        "gigpo",
+        "agentgym/ALFWorld-v0",
+        {
+            "rollout.tasks": 4,
+            "rollout.group_size": 4,
+            "env_options.max_steps": count,
+            "prompting.context": context,
+            "evaluation.every": 0,
+        },
+        model=f"tiny:{size}",
+    )
+    setup = TrainingSetup.open(resolve(config))
+    asked: list[list[GenerationRequest]] = []
+    engine, sampled = cast(Any, setup.engine), setup.engine.generate
+
+    def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
+        asked.append(list(requests))
+        return sampled(requests)
+
+    engine.generate = generate
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(setup, Path(folder))
+        trainer.collector.collect(setup.engine.version)
+        trainer.close()
+    return setup.language_model.model, asked
+
+
+def replayed(size: str, context: str, count: int) -> Discipline:
+    """Compare the cache of prompts with reading every prompt anew, on the same requests."""
+    model, asked = turns(size, context, count)
+
+    def contestant(cached: int) -> Callable[[], Run]:
+        engine, weights = HfEngine(model, prompt_cache=cached), model.state_dict()
+
+        def once() -> int:
+            engine.sync(weights.items(), engine.version + 1)  # empties the cache, as each update does
+            return sum(len(engine.generate(requests)) for requests in asked)
+
+        return lambda: timed_by(once, time.process_time)
+
+    contestants = {"agentgym": contestant(CACHED), "agentgym, without the cache": contestant(0)}
+    return Discipline(f"{count} turns, context {context}", "steps/CPU-s", contestants)
+
+
 # ---- what is compared ------------------------------------------------------------------------
 
 
@@ -137,7 +198,7 @@ def timed(once: Callable[[int], int]) -> Run:
     return timed_by(lambda: once(next(seeds)), time.process_time)
 
 
-def disciplines(todo: Work) -> list[Discipline]:
+def disciplines(todo: Work, size: str) -> list[Discipline]:
     """Return everything that is measured in rounds."""
     full = Sampling(max_tokens=TOKENS)
     ending = replace(full, stop_ids=tuple(range(0, len(todo.tiny.tokenizer), MEAN_LENGTH)))
@@ -164,7 +225,9 @@ def disciplines(todo: Work) -> list[Discipline]:
             lambda seed: ours(unequal, first, choose=False, seed=seed)
         )
     }
+    episodes = [replayed(size, context, count) for context, count in EPISODES]
     return [
+        *episodes,
         replace(reading, contestants={**reading.contestants, **unshared}),
         discipline(f"{TOKENS} tokens each", "tokens/CPU-s", full, False),
         discipline(f"{MEAN_LENGTH} tokens on average, up to {TOKENS}", "tokens/CPU-s", ending, False),
@@ -183,7 +246,9 @@ def texts(todo: Work) -> Texts:
         "each.\nProcessor time of one thread.",
         notes="transformers is `generate` over the padded batch, with `prefix_allowed_tokens_fn` where "
         "actions are chosen.\nThe engine reads a group's prompt once, drops finished rows, and passes over "
-        "tokens without an alternative.",
+        "tokens without an alternative.\nEpisodes are replayed from 4 tasks of 4 attempts with the tiny "
+        f"preset's prompts; the cache (`rollout.prompt_cache`) has room for {CACHED:,} tokens and is empty "
+        "at the start.",
     )
 
 
@@ -194,7 +259,8 @@ def main() -> int:
     given = arguments.parse_args()
     torch.set_num_threads(1)
     todo = work(given.size)
-    rows, command = measure_all(disciplines(todo), given), f"python -m {__spec__.name} --size {given.size}"
+    rows = measure_all(disciplines(todo, given.size), given)
+    command = f"python -m {__spec__.name} --size {given.size}"
     return publish_rows(command, given, rows, texts(todo), peers=("torch", "transformers"))
 
 

@@ -1,5 +1,6 @@
 """The examples that need torch."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,16 @@ def test_a_model_is_trained_on_an_environment_of_ones_own(tmp_path, monkeypatch,
     assert "finished after 2 iterations" in capsys.readouterr().out
     words = ["--agent", "model", "--agent-option", "path=run/checkpoints/000002/model"]
     assert main(["play", "examples.own_env:examples/NumberLine-v0", *words]) == 0
+
+
+def test_a_model_is_trained_by_a_loss_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    env = ("--env", "agentgym/EZPoints-v0")
+    assert main(["train", "grpo", *env, "--loss", "examples.own_loss:cispo", *SMALL]) == 0
+    config = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
+    assert config["objective"]["loss"] == "examples.own_loss:cispo"
+    assert main(["train", "--config", "run/config.json", "--out", "again"]) == 2
+    assert "give --allow examples.own_loss:NAME if you trust it" in capsys.readouterr().err
 
 
 def test_a_model_is_trained_by_an_algorithm_of_ones_own(tmp_path, monkeypatch, capsys):

@@ -207,6 +207,26 @@ def test_a_gpu_gets_what_fits_it(large):
     assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
 
 
+def test_an_engine_that_sleeps_leaves_its_memory_to_the_update(large):
+    size, given = ModelSize.read(large), {"rollout__vllm_memory": 0.6}
+    awake, asleep = (resolve(config(**given, rollout__vllm_sleep=level), H100, size) for level in (0, 2))
+    before, after = (plan_memory(size, each, device_memory=H100.memory) for each in (awake, asleep))
+    assert before.always["engine"] == after.sampling["engine"] == int(0.6 * H100.memory)
+    assert "engine" not in after.always
+    assert after.sync["engine's weights"] == 2 * size.parameters
+    assert awake.learner.token_budget < asleep.learner.token_budget
+    ahead = config(**given, rollout__vllm_sleep=2, rollout__max_staleness=1)
+    overlapping = plan_memory(size, resolve(ahead, H100, size), device_memory=H100.memory)
+    assert "engine" in overlapping.always  # it samples while weights are updated
+
+
+def test_the_cache_of_prompts_is_planned(large):
+    size = ModelSize.read(large)
+    given = resolve(config(rollout__engine="hf", rollout__prompt_cache=100_000), H100, size)
+    plan = plan_memory(size, given, device_memory=H100.memory)
+    assert plan.sampling["prompt cache"] == 100_000 * size.cached(2)
+
+
 def test_an_optimiser_in_main_memory_takes_the_rank_s_cores(large):
     size, machine = ModelSize.read(large), dataclasses.replace(H100, cores=13)
     assert resolve(config(), machine, size).threads == 1

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines.prompt_cache import BLOCK, PromptCache
 from agentgym.inference.engines.responses import SampledResponse
 from agentgym.inference.engines.rows import DecodingRows, ReadPrompt
 from agentgym.inference.engines.sampling import sample, uniform
@@ -44,12 +45,15 @@ class HfEngine(SteppingEngine):
         version: int = 0,
         batch_tokens: int = BATCH_TOKENS,
         shared_beginnings: bool = False,
+        prompt_cache: int = 0,
     ):
         """Bind any causal language model whose every layer attends to the whole context.
 
         ``version``: of its weights; ``batch_tokens`` bounds rows times the longest prompt with its response,
         except for a single row. ``shared_beginnings``: what different prompts begin with is read once, so
-        that log-probabilities depend on what a prompt is batched with, within rounding.
+        that log-probabilities depend on what a prompt is batched with, within rounding. ``prompt_cache``:
+        prompt tokens whose keys and values are kept for later prompts that begin alike, up to the next
+        `sync`; log-probabilities then depend, within rounding, on what was read before. 0 for none.
         """
         if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
             raise UsageError(
@@ -58,11 +62,14 @@ class HfEngine(SteppingEngine):
             )
         if batch_tokens < 1:
             raise UsageError(f"batch_tokens must be at least 1, got {batch_tokens}")
+        if prompt_cache and prompt_cache < BLOCK:
+            raise UsageError(f"prompt_cache is 0 or at least {BLOCK} tokens, got {prompt_cache}")
         super().__init__(version)
         self.model = model
         self._config = model.config.get_text_config()
         self._batch_tokens = batch_tokens
         self._shared_beginnings = shared_beginnings
+        self._prompt_cache = PromptCache(tokens=prompt_cache) if prompt_cache else None
         self._form = ExitStack()
         """Exit stack that restores the model's own form; empty without responses in flight."""
         self._batch: list[SampledResponse] = []
@@ -103,6 +110,8 @@ class HfEngine(SteppingEngine):
         return dropped
 
     def _sync(self, state: Iterable[tuple[str, Tensor]], version: int) -> None:
+        if self._prompt_cache is not None:
+            self._prompt_cache.clear()
         own = self.model.state_dict(keep_vars=True)
         if isinstance(
             state, NamedTensors
@@ -154,6 +163,7 @@ class HfEngine(SteppingEngine):
                 prompts,
                 prefill_tokens=self._batch_tokens,
                 shared_beginnings=self._shared_beginnings,
+                prompt_cache=self._prompt_cache,
             )
         elif fresh:
             state.join(prompts)

@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
+from agentgym.inference.engines.prompt_cache import PromptCache
 from agentgym.inference.engines.shared_prefix import SharedPrompts
 from agentgym.inference.models.pictures import Picture, PicturePrompt, embedded
 
@@ -129,16 +130,19 @@ class DecodingRows:
         *,
         prefill_tokens: int,
         shared_beginnings: bool = False,
+        prompt_cache: PromptCache | None = None,
     ):
         """Read the prompts, each different one once; none is empty.
 
         At most ``prefill_tokens``, padding included, are read in one pass, but for a prompt that is longer.
-        With ``shared_beginnings`` what the prompts of a pass begin with is read once for all of them.
+        With ``shared_beginnings`` what the prompts of a pass begin with is read once for all of them; what
+        ``prompt_cache`` has of them is not read.
         """
         self._model = model
         # transformers 5.24 renames the attribute
         self._cache_name = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
         self._shared_beginnings = shared_beginnings
+        self._prompt_cache = prompt_cache
         self._device = model.device
         self._prefill_tokens = prefill_tokens
         self._next = torch.tensor([prompt.following for prompt in prompts], device=self._device)
@@ -172,17 +176,21 @@ class DecodingRows:
 
     def _prefill(self, prompts: Sequence[ReadPrompt]) -> tuple[SharedPrompts, Tensor]:
         """Return the prompts' keys and values, and the (rows, vocabulary) logits after them."""
-        distinct = sorted(
-            {prompt.key: prompt for prompt in prompts}.values(), key=lambda prompt: len(prompt.ids)
-        )
+        asked = {prompt.key: prompt for prompt in prompts}
+        fresh = {key: len(prompt.ids) - self._cached(prompt) for key, prompt in asked.items()}
+        distinct = sorted(asked.values(), key=lambda prompt: fresh[prompt.key])
         number = {prompt.key: place for place, prompt in enumerate(distinct)}
-        width, first = len(distinct[-1].ids), 0
+        lengths = [len(prompt.ids) for prompt in distinct]
+        width, first = max(lengths), 0
         keys: list[Tensor] = []
         values: list[Tensor] = []
         logits = []
-        for bucket in _buckets(distinct, self._prefill_tokens):
-            cache, begin = DynamicCache(), self._beginning(bucket)
-            logits.append(self._read(bucket, cache, begin))
+        sizes = [fresh[prompt.key] for prompt in distinct]
+        worth = 0 if self._prompt_cache is None else _WORTH_A_PASS
+        for bucket, most in _buckets(distinct, sizes, self._prefill_tokens, worth):
+            cached = [max(len(prompt.ids) - most, 0) for prompt in bucket]
+            cache, begin = DynamicCache(), 0 if any(cached) else self._beginning(bucket)
+            logits.append(self._read(bucket, cache, begin, cached))
             states: list[tuple[Tensor, Tensor]] = [(keys, values) for keys, values, *_ in cache]
             if not keys:
                 keys, values = (
@@ -200,10 +208,19 @@ class DecodingRows:
             first += len(bucket)
         prompt_of = [number[prompt.key] for prompt in prompts]
         chosen = torch.cat(logits)[torch.tensor(prompt_of, device=self._device)]
-        pads = torch.tensor([width - len(prompt.ids) for prompt in distinct], device=self._device)
+        pads = torch.tensor([width - length for length in lengths], device=self._device)
         padding = torch.arange(width, device=self._device) < pads[:, None]
-        mask = padding if len(distinct[0].ids) < width else None
+        mask = padding if min(lengths) < width else None
+        if self._prompt_cache is not None:
+            read = [() if prompt.shown else prompt.ids for prompt in distinct]
+            self._prompt_cache.add(read, keys, values)
         return SharedPrompts.of(keys, values, mask, prompt_of), chosen
+
+    def _cached(self, prompt: ReadPrompt) -> int:
+        """Return how many first tokens of a prompt need not be read."""
+        if self._prompt_cache is None or prompt.shown is not None:
+            return 0
+        return self._prompt_cache.find(prompt.ids[:-1])  # the last token's logits are asked for
 
     def _beginning(self, prompts: list[ReadPrompt]) -> int:
         """Return how many first tokens of all prompts are equal, where reading them once is worth a pass."""
@@ -213,18 +230,33 @@ class DecodingRows:
         same = sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, columns))
         return same if same >= _WORTH_A_PASS else 0
 
-    def _read(self, prompts: list[ReadPrompt], cache: DynamicCache, begin: int) -> Tensor:
-        """Fill an empty cache, the first ``begin`` tokens by one row, and return the logits that follow."""
-        tokens, mask = _padded([prompt.ids[begin:] for prompt in prompts], self._device)
+    def _read(
+        self, prompts: list[ReadPrompt], cache: DynamicCache, begin: int, cached: Sequence[int]
+    ) -> Tensor:
+        """Fill an empty cache and return the logits that follow.
+
+        The first ``begin`` tokens are read by one row; the first ``cached`` of each prompt are not read.
+        """
+        before = [begin or count for count in cached]
+        tokens, mask = _padded(
+            [prompt.ids[count:] for prompt, count in zip(prompts, before, strict=True)], self._device
+        )
         width = tokens.shape[1]
         lengths = mask.sum(1, keepdim=True)
-        positions = begin + (torch.arange(width, device=self._device) - width + lengths).clamp(0)
-        padded = len(prompts[0].ids) < len(prompts[-1].ids)
+        first = torch.tensor(before, device=self._device)[:, None]
+        positions = first + (torch.arange(width, device=self._device) - width + lengths).clamp(0)
+        padded = len({len(prompt.ids) for prompt in prompts}) > 1
         if begin:
             ids = torch.tensor([prompts[0].ids[:begin]], device=self._device)
             self._forward(ids, torch.arange(begin, device=self._device)[None], None, cache)
             cache.batch_repeat_interleave(len(prompts))
-            mask = pad(mask, (begin, 0), value=True)
+        elif any(cached):
+            assert self._prompt_cache is not None
+            known = self._prompt_cache.read([prompt.ids for prompt in prompts], cached)
+            for layer, (keys, values) in enumerate(known):
+                cache.update(keys, values, layer)
+        most = max(before)
+        mask = torch.cat([torch.arange(most, device=self._device) >= most - first, mask], dim=1)
         pictures = [picture for prompt in prompts if prompt.shown for picture in prompt.shown.pictures]
         if pictures:
             positions = positions.expand(3, -1, -1).clone()
@@ -303,16 +335,25 @@ class DecodingRows:
         return list(zip(holes, movers, strict=True))
 
 
-def _buckets(prompts: list[ReadPrompt], budget: int) -> Iterator[list[ReadPrompt]]:
-    """Cut prompts of ascending length where a pass would be too large or half of a row padding."""
+def _buckets(
+    prompts: list[ReadPrompt], sizes: list[int], budget: int, worth: int
+) -> Iterator[tuple[list[ReadPrompt], int]]:
+    """Cut prompts, of which ascending ``sizes`` of tokens are read, and yield each bucket's largest size.
+
+    Cuts are where a pass would be too large, or half of a row padding and that at least ``worth`` tokens.
+    """
     bucket: list[ReadPrompt] = []
-    for prompt in prompts:
-        size = len(prompt.ids)
-        if bucket and ((len(bucket) + 1) * size > budget or size > 2 * len(bucket[0].ids)):
-            yield bucket
+    smallest = largest = longest = 0
+    for prompt, size in zip(prompts, sizes, strict=True):
+        longest = max(longest, len(prompt.ids))
+        if bucket and ((len(bucket) + 1) * longest > budget or size > 2 * max(smallest, worth)):
+            yield bucket, largest
             bucket = []
+        if not bucket:
+            smallest, longest = size, len(prompt.ids)
+        largest = size
         bucket.append(prompt)
-    yield bucket
+    yield bucket, largest
 
 
 def _padded(blocks: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -52,6 +52,10 @@ class RolloutConfig:
     """Sampling engine in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is
     vLLM where it is installed beside a GPU and the model is not small; else "hf". "server": the ``vllm
     serve`` processes of ``servers``, on any machine."""
+    prompt_cache: NonNegativeInt = 0
+    """Prompt tokens whose keys and values the engine "hf" keeps from turn to turn, up to each update, so that
+    what prompts begin with is read once; the oldest make room. Log-probabilities then differ by rounding, and
+    a resumed run's, too. 0 reads every prompt anew; vLLM has its own (``vllm_options``)."""
     servers: tuple[str, ...] = ()
     """Addresses of ``vllm serve`` processes, ``http://host:port``, each with its own devices."""
     devices: str = ""

@@ -18,7 +18,9 @@ from transformers import PreTrainedModel
 
 from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_terms, policy_loss, value_loss
 from agentgym.algos.objective import STEP_RATIOS, Objective
+from agentgym.algos.own_loss import find_loss
 from agentgym.algos.tokens import Batch, Unit
+from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
@@ -26,8 +28,15 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import hidden_states, response_log_probs
 from agentgym.training.learner.packing import Pack, on_device
 
-_CHANGES = ("gaps", "fresh", "drift", "stale")
-"""Sums and numbers of log-probability changes since sampling, for tokens of these and of older weights."""
+_CHANGES = ("gaps", "fresh", "drift", "stale", "wide")
+"""Sums and numbers of log-probability changes since sampling, for tokens of these and of older weights; and
+the number above `WIDE` of these."""
+
+WIDE = 0.5
+"""Nats from which on a token's gap between engine and learner is wide."""
+
+_EDGES = torch.logspace(-8, 2, 101)
+"""Upper edges of the bins of gaps, ten a decade; one more bin has the larger ones."""
 
 
 class Actor(torch.nn.Module):
@@ -76,6 +85,10 @@ class Gap:
     largest: float = 0.0
     """Largest gap of tokens that these weights have sampled, an error of computation alone."""
     mean: float | None = None
+    tail: float | None = None
+    """99.9th percentile of these gaps, the upper edge of its bin."""
+    wide: float | None = None
+    """Share of these gaps above `WIDE`."""
     drift: float | None = None
     """Mean gap of tokens that older weights have sampled; None without any."""
 
@@ -98,33 +111,42 @@ def policy_gradient(
     sums = dict.fromkeys(
         ("loss", "kl", "clip_fraction", "entropy", "terms", "weighted", "tokens", *_CHANGES), 0.0
     )
-    difference, found = 0.0, []
+    difference, found, bins = 0.0, [], np.zeros(len(_EDGES) + 1)
     actor.train(bool(actor.config.gradient_checkpointing))
     for share in _shares(actor, packs, batch, objective):
-        loss, parts, moved = _policy_loss(actor, share, batch.credit, objective, own_ratios=own_ratios)
+        loss, parts, moved, gaps = _policy_loss(actor, share, batch.credit, objective, own_ratios=own_ratios)
         loss.backward()  # type: ignore[no-untyped-call]
-        found.append(torch.stack([*parts.values(), moved]))
+        found.append(torch.cat([torch.stack([*parts.values(), moved]), gaps]))
     actor.train(False)
     for numbers in torch.stack(found).tolist():  # synchronises with the device, once for all packs
         for name, number in zip(parts, numbers, strict=False):
             sums[name] = sums.get(name, 0.0) + number
-        difference = max(difference, numbers[-1])
-    sums = ranks.sum(sums)
+        difference = max(difference, numbers[len(parts)])
+        bins += numbers[len(parts) + 1 :]
+    sums, bins = ranks.sum(sums), ranks.total(bins)
     # weights of sums over responses add up to more than 1
     terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
-    gaps, fresh, drift, stale = (sums.pop(name) for name in _CHANGES)
+    total, fresh, drift, stale, wide = (sums.pop(name) for name in _CHANGES)
     averaged = {"kl": tokens, "entropy": tokens, "clip_fraction": weighted}
     averaged |= {"importance": terms, "truncated": terms}
     means = {name: value / averaged.get(name, 1.0) for name, value in sums.items()}
-    return means, Gap(
-        ranks.largest(difference), gaps / fresh if fresh else None, drift / stale if stale else None
-    )
+    mean, share = (total / fresh, wide / fresh) if fresh else (None, None)
+    largest = ranks.largest(difference)
+    return means, Gap(largest, mean, _percentile(bins, 0.999), share, drift / stale if stale else None)
+
+
+def _percentile(bins: Floats, share: float) -> float | None:
+    """Return the upper edge of the bin below which this share of the gaps lies; None without gaps."""
+    if not bins.any():
+        return None
+    place = int(np.searchsorted(bins.cumsum(), share * bins.sum()))
+    return float(_EDGES[min(place, len(_EDGES) - 1)])
 
 
 def _policy_loss(
     actor: Actor, share: _Share, credit: Unit, objective: Objective, *, own_ratios: bool
-) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-    """Return a pack's loss, its terms of the averages, and its largest change since sampling."""
+) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
+    """Return a pack's loss, its terms of the averages, its largest gap since sampling, and gaps by bin."""
     config, columns, layout = actor.config, share.columns, share.layout
     log_probs, entropies = actor(share.pack)
     old = log_probs.detach() if own_ratios else columns["old_log_probs"]
@@ -136,7 +158,15 @@ def _policy_loss(
         parts["truncated"] = ((importance == config.importance_cap) * weights).sum()
         weights = importance * weights
     surrogate = policy_loss(
-        log_probs, old, columns["advantages"], layout, objective, credit=credit, weights=weights
+        log_probs,
+        old,
+        columns["advantages"],
+        layout,
+        objective,
+        credit=credit,
+        weights=weights,
+        loss=find_loss(objective.loss),
+        sampled_log_probs=sampled,
     )
     entropy = (layout.pick(entropies) * share.token_weights).sum()
     loss = surrogate.loss
@@ -163,9 +193,19 @@ def _policy_loss(
     if "stale" in columns:
         stale = layout.pick(columns["stale"])
     fresh = changes.masked_fill(stale, 0.0)
-    found = (fresh.sum(), (~stale).sum(), (changes - fresh).sum(), stale.sum())
+    found = (
+        fresh.sum(),
+        (~stale).sum(),
+        (changes - fresh).sum(),
+        stale.sum(),
+        (fresh > WIDE).sum(),
+    )
+    counted = (~stale).to(changes.dtype) * share.counts
+    place = torch.bucketize(changes, on_device(_EDGES.to(changes.dtype), changes.device))
+    bins = torch.zeros(len(_EDGES) + 1, dtype=changes.dtype, device=changes.device)
+    bins = bins.index_add(0, place, counted)
     parts |= {name: number * share.counts for name, number in zip(_CHANGES, found, strict=True)}
-    return loss, parts, fresh.max() if len(fresh) else fresh.sum()
+    return loss, parts, fresh.max() if len(fresh) else fresh.sum(), bins
 
 
 _COLUMNS = ("advantages", "old_log_probs", "rollout_log_probs", "ref_log_probs")

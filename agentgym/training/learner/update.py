@@ -85,6 +85,10 @@ class UpdateMetrics:
     """Tokens that the policy processed, prompts included, over all epochs."""
     logp_diff_mean: float | None = None
     """Mean of the differences whose maximum is ``logp_diff``."""
+    logp_diff_p999: float | None = None
+    """99.9th percentile of these differences, rounded up to a tenth of a decade."""
+    logp_diff_wide: float | None = None
+    """Share of these differences above `agentgym.training.learner.gradients.WIDE`."""
     policy_drift: float | None = None
     """Mean difference in log-probability of stale tokens; None without any."""
     importance: float | None = None
@@ -286,22 +290,16 @@ class Learner:
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value
         means = {name: value / max(steps, 1) for name, value in totals.items()}
+        absent: dict[str, Any] = dict.fromkeys(("ref_kl", "value_loss", "critic_grad_norm"))
         return UpdateMetrics(
-            loss=means["loss"],
-            kl=means["kl"],
-            ref_kl=means.get("ref_kl"),
-            clip_fraction=means["clip_fraction"],
-            entropy=means["entropy"],
-            grad_norm=means["grad_norm"],
-            value_loss=means.get("value_loss"),
-            critic_grad_norm=means.get("critic_grad_norm"),
+            **absent | means,
             logp_diff=gap.largest,
             logp_diff_mean=gap.mean,
+            logp_diff_p999=gap.tail,
+            logp_diff_wide=gap.wide,
             policy_drift=gap.drift,
             explained_variance=explained_variance(batch),
             tokens=int(self.ranks.sum({"tokens": tokens})["tokens"]),
-            importance=means.get("importance"),
-            truncated=means.get("truncated"),
         )
 
     def _check(self, rows: Sequence[StepRow], batch: Batch) -> None:

@@ -225,37 +225,51 @@ def plan_memory(
         "reward model": _reward_model(size, config, number, held) // ranks,
     }
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
-    read = always["weights"] + always["reference"] + held * critic // ranks
+    read = always["weights"] + always["reference"] + held * critic // ranks + always["reward model"]
     overlaps = rollout.plays_ahead
     copies = overlaps or shards or rollout.engine == "server"
-    adapter, cache = number * (0 if rank is None else trained), 0
-    sampling: dict[str, int] = {}
-    if rollout.engine == "vllm":
-        always["engine"] = int(rollout.vllm_memory * device_memory) or number * size.parameters
-        cache = max(always["engine"] - number * size.parameters, 0) // max(size.cached(number), 1)
-    elif rollout.engine == "server":  # the engine is on other devices
-        always["engine"] = 0
-    else:
-        always["engine"] = number * size.parameters + adapter if copies else 0
-        tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
-        sampling = {
-            "key-value cache": tokens * size.cached(number),
-            "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
-            "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
-        }
+    adapter = number * (0 if rank is None else trained)
+    sleeps = rollout.engine == "vllm" and rollout.vllm_sleep > 0 and not overlaps
+    used, sampling = _engine(size, config, number, adapter if copies else None, device_memory)
+    (sampling if sleeps else always)["engine"] = used
+    vllm = rollout.engine == "vllm"
+    cache = max(used - number * size.parameters, 0) // max(size.cached(number), 1) if vllm else 0
     update = _update(size, config, number, shards=shards)
     # each rank first reads the head in float32 for a check of the model, and then its part of the weights
-    start = always["engine"] + max(read, EXACT * size.outside) + BLOCK
-    held_at_once = rollout.engine == "vllm" or (
-        rollout.engine == "server" and rollout.weight_transfer == "nccl"
-    )
+    start = used + max(read, EXACT * size.outside) + BLOCK
+    held_at_once = vllm or (rollout.engine == "server" and rollout.weight_transfer == "nccl")
     sync = {
         "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
         "new weights": (adapter or number * size.parameters) if copies and held_at_once else 0,
+        "engine's weights": number * size.parameters if sleeps else 0,  # woken before its cache is
     }
     # weights, gradients and both moments, of the critic too
-    main = {"offloaded": 4 * EXACT * (trained + critic) // ranks if away else 0}
+    main = {
+        "offloaded": 4 * EXACT * (trained + critic) // ranks if away else 0,
+        "sleeping engine": number * size.parameters if sleeps and rollout.vllm_sleep == 1 else 0,
+    }
     return MemoryPlan(always, sampling, update, sync, start, overlaps, main, cache)
+
+
+def _engine(
+    size: ModelSize, config: TrainConfig, number: int, adapter: int | None, device_memory: int
+) -> tuple[int, dict[str, int]]:
+    """Return the bytes of an engine, and what it takes beside them while it samples.
+
+    ``adapter``: bytes of the adapter in the engine's own copy; None for an engine on the learner's weights.
+    """
+    rollout = config.rollout
+    if rollout.engine == "vllm":
+        return int(rollout.vllm_memory * device_memory) or number * size.parameters, {}
+    if rollout.engine == "server":  # the engine is on other devices
+        return 0, {}
+    tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
+    return 0 if adapter is None else number * size.parameters + adapter, {
+        "key-value cache": tokens * size.cached(number),
+        "prompt cache": rollout.prompt_cache * size.cached(number),
+        "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
+        "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
+    }
 
 
 def _reward_model(size: ModelSize, config: TrainConfig, number: int, held: int) -> int:

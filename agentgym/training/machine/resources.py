@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 import torch
 
+from agentgym.algos.own_loss import with_source
 from agentgym.errors import UsageError
 from agentgym.inference.policy.open import default_prompting, tiny_size
 from agentgym.io.hub import model_directory, pinned
@@ -146,7 +147,7 @@ def resolve(
         "device": machine.device,
         # offloading, whose optimiser steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
-        "objective": config.loss,
+        "objective": with_source(config.loss),
         "rollout": replace(rollout, engine=engine, num_envs=num_envs),
         "learner": chosen,
         "reward_model": reward_model if config.spec.reward_model else None,

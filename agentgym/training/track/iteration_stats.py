@@ -40,6 +40,22 @@ def response_lengths(groups: Sequence[Group], stop_ids: Sequence[int] | None) ->
     return {"response_length": sum(map(len, free)) / len(free), "response_cut": cut}
 
 
+def entropy_by_phase(groups: Sequence[Group]) -> dict[str, dict[str, float]]:
+    """Estimate the entropy of sampling, nats a token, in the first, middle and last third of episodes' turns.
+
+    It is the mean of the sampled tokens' negative log-probabilities. Empty without tokens.
+    """
+    surprise = {"early": [0.0, 0], "middle": [0.0, 0], "late": [0.0, 0]}
+    for group in groups:
+        for member in group.trajectories:
+            for turn, step in enumerate(member.steps):
+                phase = surprise[("early", "middle", "late")[3 * turn // len(member.steps)]]
+                phase[0] -= sum(step.completion.logprobs)
+                phase[1] += len(step.completion.logprobs)
+    found = {name: total / count for name, (total, count) in surprise.items() if count}
+    return {"entropy": found} if found else {}
+
+
 def utilisation(
     parameters: int, tokens: int, seconds: float, *, peak_flops: float | None, ranks: int
 ) -> float | None:
