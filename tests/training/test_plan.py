@@ -142,10 +142,10 @@ def test_offloaded_weights_are_in_main_memory(size):
     resolved = resolve(config(learner__offload=True, rollout__engine="hf"), H100, size)
     plan = plan_memory(size, resolved, device_memory=H100.memory)
     assert plan.always["weights"] == plan.always["gradients"] == plan.always["moments"] == 0
-    assert plan.main == {"offloaded": 16 * size.parameters}
+    assert plan.main["offloaded"] == 16 * size.parameters
     on_cpu = dataclasses.replace(resolved, device="cpu")
     assert plan_memory(size, on_cpu).always["weights"] == 4 * size.parameters
-    assert plan_memory(size, on_cpu).main == {"offloaded": 0}
+    assert plan_memory(size, on_cpu).main["offloaded"] == 0
 
 
 def test_an_adapter_is_counted_where_it_goes(size):
@@ -227,3 +227,10 @@ def test_the_command_prints_speed_beside_memory(tmp_path, capsys):
     assert "GiB main memory  offloaded" in shown
     assert "s an iteration: sampling" in shown
     assert "an H100 (assumed)" in shown
+
+
+@pytest.mark.parametrize(("level", "moved"), [(0, 0), (1, 2), (2, 0)])
+def test_weights_of_an_engine_that_sleeps_are_in_main_memory(size, level, moved):
+    changes = {"rollout__engine": "vllm", "rollout__vllm_sleep": level}
+    plan = plan_memory(size, resolve(config(**changes), H100, size), device_memory=H100.memory)
+    assert plan.main["sleeping engine"] == moved * size.parameters
