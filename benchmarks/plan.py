@@ -30,7 +30,7 @@ from agentgym.inference.models.language_model import LanguageModel, save_model
 from agentgym.inference.models.tiny import word_tokenizer
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.loop import Trainer
-from agentgym.training.machine.memory import ModelSize, plan_memory
+from agentgym.training.machine.memory import GAPS, ModelSize, plan_memory
 from agentgym.training.machine.pace import FORWARD, UPDATE
 from agentgym.training.machine.resources import Machine, resolve
 from agentgym.training.setup import TrainingSetup
@@ -61,6 +61,7 @@ SHAPES = {
     "34M": Shape(hidden=448, layers=8, intermediate=1536, vocabulary=24_000),
 }
 
+EPISODES = 4
 KL, AGAIN, ADAPTER = "objective.kl_coefficient", "learner.gradient_checkpointing", "learner.lora_rank"
 LONGER: dict[str, Any] = {"env_options": {"max_steps": 2}}
 """A second turn, whose prompts differ. Without it a group shares one prompt, which is read once."""
@@ -72,7 +73,7 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("20M", "grpo", {KL: 0.0}),
     ("20M", "grpo", {KL: 0.01}),
     ("20M", "grpo", {KL: 0.0, ADAPTER: 8}),
-    ("20M", "gigpo", {KL: 0.0, "rollout.num_envs": 8, "rollout.tasks": 2}),
+    ("20M", "gigpo", {KL: 0.0, "rollout.tasks": 2, "rollout.num_envs": 8}),
     ("20M", "steppo", {KL: 0.0}),
     ("34M", "grpo", {KL: 0.0}),
     ("34M", "gigpo", {KL: 0.01, AGAIN: True, **LONGER}),
@@ -94,8 +95,11 @@ class Outcome:
     """The allocator's gaps, by the plan."""
     measured: int
     parameters: int
+    models: int
+    """Number of trained models, a critic included."""
     passes: float
     """Passes without a gradient, in forward passes."""
+    turns: int
     tokens_in: int
     tokens_out: int
     learner_tokens: int
@@ -135,8 +139,8 @@ def config_of(folder: Path, size: str, algorithm: str, changes: dict[str, Any]) 
             "rollout.engine": "hf",
             "env_options": {"max_steps": 1},
             "rollout.tasks": 1,
-            "rollout.group_size": 4,
-            "rollout.num_envs": 4,
+            "rollout.group_size": EPISODES,
+            "rollout.num_envs": EPISODES,
             "prompting.budget": 768,
             "prompting.max_tokens": 32,
             "learner.packing": "rows",
@@ -159,7 +163,7 @@ def measure(folder: Path, number: int) -> Outcome:
     measured = _memory("VmHWM") - before
     size_, resolved = ModelSize.read(folder / size), resolve(config, Machine("cpu", "CPU", 0))
     plan = plan_memory(size_, resolved)
-    gaps = plan.update.get("allocator gaps", 0)
+    gaps = plan.always[GAPS]
     learner, seconds = resolved.learner, metrics.seconds
     passes = sum((learner.recomputes, config.loss.kl_coefficient > 0, bool(learner.gradient_checkpointing)))
     return Outcome(
@@ -167,7 +171,9 @@ def measure(folder: Path, number: int) -> Outcome:
         gaps=gaps,
         measured=measured,
         parameters=size_.parameters,
+        models=1 + (config.spec.critic is not None),
         passes=passes,
+        turns=config.env_options["max_steps"],
         tokens_in=metrics.tokens_in,
         tokens_out=metrics.tokens_out,
         learner_tokens=metrics.learner_tokens,
@@ -234,13 +240,14 @@ def main() -> None:
 def learning_rate(each: Outcome) -> float:
     """Return the operations a second of an update, passes without a gradient included."""
     seconds = each.processor * each.update / (each.sampling + each.update)
-    return each.parameters * each.learner_tokens * (UPDATE + FORWARD * each.passes) / seconds
+    return each.models * each.parameters * each.learner_tokens * (UPDATE + FORWARD * each.passes) / seconds
 
 
 def sampling_rate(each: Outcome) -> float:
-    """Return the operations a second of reading prompts and sampling."""
+    """Return the operations a second of reading prompts and sampling; a group reads its first prompt once."""
     seconds = each.processor * each.sampling / (each.sampling + each.update)
-    return FORWARD * each.parameters * (each.tokens_in + each.tokens_out) / seconds
+    read = each.tokens_in * (1 / EPISODES + each.turns - 1) / each.turns
+    return FORWARD * each.parameters * (read + each.tokens_out) / seconds
 
 
 def page(found: dict[str, list[Outcome]], about: dict[str, str]) -> str:

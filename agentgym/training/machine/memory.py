@@ -31,6 +31,11 @@ HEAD_COPIES = 5
 """Number of tensors of a chunk's logits that exist at once in the head's backward pass, in float32."""
 
 
+GAPS = "allocator's gaps"
+"""Memory that glibc's allocator leaves unused on a CPU: about half of the fullest phase, with an adapter as
+much as the phase (benchmarks/plan.md)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSize:
     """The sizes of a model that memory follows from."""
@@ -243,6 +248,8 @@ def plan_memory(
         "new weights": (adapter or number * size.parameters) if copies and held_at_once else 0,
         "engine's weights": number * size.parameters if sleeps else 0,  # woken before its cache is
     }
+    if config.device == "cpu":
+        always[GAPS] = max(sum(sampling.values()), sum(update.values())) // (2 if rank is None else 1)
     # weights, gradients and both moments, of the critic too
     main = {
         "offloaded": 4 * EXACT * (trained + critic) // ranks if away else 0,
@@ -288,8 +295,9 @@ def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) 
     again, encoder = bool(learner.gradient_checkpointing), size.encoder
     shown = config.prompting is not None and config.prompting.pictures != "none"
     rank, row = learner.lora_rank or 0, _row(config) or tokens
-    whole = learner.packing == "tree" or config.prompting is None  # trees share prompts
-    responses = tokens if whole else max(tokens // row, 1) * config.prompting.max_tokens
+    responses = tokens  # trees share prompts
+    if config.prompting is not None and learner.packing == "rows":
+        responses = max(tokens // row, 1) * config.prompting.max_tokens
     chunk = max(min(learner.chunk_logits, responses * size.vocabulary), size.vocabulary)
     # the head's gradient, and in low precision a chunk's addition to it
     summed = 0 if learner.lora_rank else EXACT + (number if number < EXACT else 0)

@@ -85,9 +85,9 @@ def plan_pace(size: ModelSize, config: ResolvedConfig, machine: Machine) -> list
     passes = (learner.recomputes + (config.loss.kl_coefficient > 0)) / learner.epochs
     passes += bool(learner.gradient_checkpointing)
     models = 1 + (config.spec.critic is not None) + config.trains_reward_model
-    rates = device_rates(size, machine, engine=rollout.engine, number=BYTES[learner.dtype])
+    ends = device_rates(size, machine, engine=rollout.engine, number=BYTES[learner.dtype])
     found, loads = [], []
-    for (turns, part), rate in zip(((-(-limit // 2), 3), (limit, 1)), rates, strict=True):
+    for turns, part, rate in zip((-(-limit // 2), limit), (3, 1), ends, strict=True):
         prompt, drawn = max(prompting.budget // part, 1), max(prompting.max_tokens // part, 1)
         batches, learned = -(-episodes // rows) * turns, learner.epochs * episodes * turns * (prompt + drawn)
         sampling = batches * (rate.decode(rows, drawn) + rate.token * rows * prompt)
