@@ -63,7 +63,11 @@ SHAPES = {
 
 EPISODES = 4
 KL, AGAIN, ADAPTER = "objective.kl_coefficient", "learner.gradient_checkpointing", "learner.lora_rank"
-LONGER: dict[str, Any] = {"env_options": {"max_steps": 2}}
+LONGER: dict[str, Any] = {
+    "env_options": {"max_steps": 2},
+    "prompting.budget": 868,
+    "learner.token_budget": 900,
+}
 """A second turn, whose prompts differ. Without it a group shares one prompt, which is read once."""
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -266,7 +270,7 @@ def page(found: dict[str, list[Outcome]], about: dict[str, str]) -> str:
         CASES, found["threshold"], found["default"], strict=True
     ):
         settings = ", ".join(
-            f"`{key}={value}`" for key, value in changes.items() if value and key != "env_options"
+            f"`{key}={value}`" for key, value in changes.items() if value and key not in LONGER
         )
         cells = []
         for planned, measured in (
@@ -275,7 +279,7 @@ def page(found: dict[str, list[Outcome]], about: dict[str, str]) -> str:
         ):
             cells += [f"{planned / MIB:,.0f}", f"{measured / MIB:,.0f}", f"{planned / measured:.2f}"]
         lines.append(f"| {size} | {algorithm} | {settings} | {' | '.join(cells)} |")
-    every = [each for outcomes in found.values() for each in outcomes]
+    every = found["default"]
     learned, sampled = (sorted(rate(each) / 1e9 for each in every) for rate in (learning_rate, sampling_rate))
     lines += [
         "",

@@ -19,8 +19,8 @@ FORWARD, UPDATE = 2, 6
 ASSUMED = "H100"
 """Device whose data sheet is taken for a GPU without a known name."""
 
-CPU_SAMPLE, CPU_LEARN = (40e9, 5e9), (60e9, 10e9)
-"""Operations a second of one CPU thread in float32, in sampling and in updates."""
+CPU_SAMPLE, CPU_LEARN = (65e9, 30e9), (135e9, 80e9)
+"""Operations a second of one CPU thread in float32, in sampling and in updates (benchmarks/plan.md)."""
 
 HF_STEP = (1.6e-3, 2.0e-3)
 """Seconds of a layer in a decoding step of `hf` on a GPU: 97 s for 1,926 steps of 28 layers, on one H100."""
