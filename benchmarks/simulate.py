@@ -22,9 +22,10 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from agentgym.evaluation.verify.packed import read_packed
+from agentgym.training.config import TrainConfig, override
 from agentgym.training.machine.memory import ModelSize
-from agentgym.training.machine.pace import Rates, device_rates
-from agentgym.training.machine.resources import Machine
+from agentgym.training.machine.pace import Rates, device_rates, plan_pace
+from agentgym.training.machine.resources import Machine, resolve
 
 ROOT = Path(__file__).parent
 SETTINGS = ROOT / "studies" / "simulate.toml"
@@ -207,7 +208,21 @@ def page(loads: Mapping[str, Any]) -> str:
         "| StepPO, verl (Table 6): rollout + actor + critic | 8 H100 | 14.01 + 74.35 + 93.18 |",
         "| PPO, verl (Table 6): rollout + actor + critic | 8 H100 | 14.12 + 76.65 + 104.60 |",
     ]
+    lines += [
+        "",
+        "GiGPO's load is 128 episodes of at most 50 turns. `--plan` with vLLM on two H100 prints for it:",
+        "",
+    ]
+    lines += [f"    {line}" for line in published_load(model_size(loads["alfworld-gigpo"]))]
     return "\n".join(lines) + "\n"
+
+
+def published_load(size: ModelSize) -> list[str]:
+    """Return the plan's lines about speed for GiGPO on ALFWorld as published."""
+    plain = TrainConfig(algorithm="gigpo", env_id="agentgym/ALFWorld-v0", model="tiny:0.1m")
+    limits = {"prompting.budget": 2048, "prompting.max_tokens": 512, "rollout.engine": "vllm"}
+    machine = Machine("cuda", "H100", 80 << 30, ranks=2, has_vllm=True)
+    return plan_pace(size, resolve(override(plain, limits), machine, size), machine)
 
 
 def main() -> None:
