@@ -2,10 +2,11 @@
 
 Ten small runs on one thread of a CPU, each in a process of its own: models with random weights, with and
 without a reference, a critic, an adapter and checkpointing. Each run takes two iterations of four episodes
-with one turn, or with two where layers are computed again. The measured memory is the growth of the resident
-set up to its peak, from before the run is opened. The first columns compare the bytes that `agentgym train
---plan` counts with runs whose allocator returns freed blocks at once (`MALLOC_MMAP_THRESHOLD_=65536`). The
-last columns compare the whole plan, with the gaps that glibc's allocator leaves by default.
+with one turn: one group, or four tasks where layers are computed again. The measured memory is the growth of
+the resident set up to its peak, from before the run is opened. The first columns compare the bytes that
+`agentgym train --plan` counts with runs whose allocator returns freed blocks at once
+(`MALLOC_MMAP_THRESHOLD_=65536`). The last columns compare the whole plan, with the gaps that glibc's
+allocator leaves by default.
 """
 
 from __future__ import annotations
@@ -63,16 +64,13 @@ SHAPES = {
 
 EPISODES = 4
 KL, AGAIN, ADAPTER = "objective.kl_coefficient", "learner.gradient_checkpointing", "learner.lora_rank"
-LONGER: dict[str, Any] = {
-    "env_options": {"max_steps": 2},
-    "prompting.budget": 868,
-    "learner.token_budget": 900,
-}
-"""A second turn, whose prompts differ. Without it a group shares one prompt, which is read once."""
+ALONE: dict[str, Any] = {"rollout.tasks": 4, "rollout.group_size": 1}
+"""Four tasks, since a group reads its prompt once: sampling is the fullest moment where layers are computed
+again."""
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("10M", "grpo", {KL: 0.0}),
-    ("10M", "grpo", {KL: 0.0, AGAIN: True, **LONGER}),
+    ("10M", "grpo", {KL: 0.0, AGAIN: True, **ALONE}),
     ("10M", "steppo", {KL: 0.0}),
     ("20M", "grpo", {KL: 0.0}),
     ("20M", "grpo", {KL: 0.01}),
@@ -80,7 +78,7 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("20M", "gigpo", {KL: 0.0, "rollout.tasks": 2, "rollout.num_envs": 8}),
     ("20M", "steppo", {KL: 0.0}),
     ("34M", "grpo", {KL: 0.0}),
-    ("34M", "gigpo", {KL: 0.01, AGAIN: True, **LONGER}),
+    ("34M", "gigpo", {KL: 0.01, AGAIN: True, **ALONE}),
 )
 """Model, algorithm and settings of each run."""
 
@@ -103,7 +101,8 @@ class Outcome:
     """Number of trained models, a critic included."""
     passes: float
     """Passes without a gradient, in forward passes."""
-    turns: int
+    group: int
+    """Number of episodes with the same prompt, which is read once."""
     tokens_in: int
     tokens_out: int
     learner_tokens: int
@@ -177,7 +176,7 @@ def measure(folder: Path, number: int) -> Outcome:
         parameters=size_.parameters,
         models=1 + (config.spec.critic is not None),
         passes=passes,
-        turns=config.env_options["max_steps"],
+        group=config.rollout.group_size,
         tokens_in=metrics.tokens_in,
         tokens_out=metrics.tokens_out,
         learner_tokens=metrics.learner_tokens,
@@ -250,7 +249,7 @@ def learning_rate(each: Outcome) -> float:
 def sampling_rate(each: Outcome) -> float:
     """Return the operations a second of reading prompts and sampling; a group reads its first prompt once."""
     seconds = each.processor * each.sampling / (each.sampling + each.update)
-    read = each.tokens_in * (1 / EPISODES + each.turns - 1) / each.turns
+    read = each.tokens_in / each.group
     return FORWARD * each.parameters * (read + each.tokens_out) / seconds
 
 
@@ -270,7 +269,7 @@ def page(found: dict[str, list[Outcome]], about: dict[str, str]) -> str:
         CASES, found["threshold"], found["default"], strict=True
     ):
         settings = ", ".join(
-            f"`{key}={value}`" for key, value in changes.items() if value and key not in LONGER
+            f"`{key}={value}`" for key, value in changes.items() if value and key not in ALONE
         )
         cells = []
         for planned, measured in (
