@@ -250,9 +250,10 @@ def plan_memory(
     }
     if config.device == "cpu":
         always[GAPS] = max(sum(sampling.values()), sum(update.values())) // (2 if rank is None else 1)
-    # weights, gradients and both moments, of the critic too
+    # weights, gradients and both moments, of a critic and a reward model too
+    offloaded = 4 * EXACT * (trained + critic) + _reward_model(size, config, 0, EXACT)
     main = {
-        "offloaded": 4 * EXACT * (trained + critic) // ranks if away else 0,
+        "offloaded": offloaded // ranks if away else 0,
         "sleeping engine": number * size.parameters if sleeps and rollout.vllm_sleep == 1 else 0,
     }
     return MemoryPlan(always, sampling, update, sync, start, overlaps, main, cache)
