@@ -107,9 +107,9 @@ def _given(case: LossCase, objective: Objective) -> LossInput:
     sampled = old if case.sampled_log_probs is None else case.sampled_log_probs
     log_probs = torch.tensor(case.log_probs, requires_grad=True)
     layout = TokenLayout.packed(torch.tensor(case.lengths or [len(case.log_probs)]))
-    fixed = [torch.tensor(list(each), dtype=torch.float32) for each in (old, sampled, case.advantages)]
-    log_ratio = unit_log_ratio(log_probs, fixed[0], layout, objective)
-    return LossInput(log_probs, *fixed, log_ratio, layout, objective)
+    before, engine, advantages = (torch.tensor(each).float() for each in (old, sampled, case.advantages))
+    log_ratio = unit_log_ratio(log_probs, before, layout, objective)
+    return LossInput(log_probs, before, engine, advantages, log_ratio, layout, objective)
 
 
 def _tensors(given: LossInput) -> list[torch.Tensor]:

@@ -94,10 +94,9 @@ class RayVectorEnv(AgentVectorEnv):
         for i, action, (seen, *_) in zip(slots, actions, found, strict=True):
             self._seen[i] = seen
             self._played[i].append(action)
-        _, *columns, rows = zip(*found, strict=True)
-        kinds = (np.float64, np.bool_, np.bool_)
-        numbers = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
-        return Moves(self._observe_slots(slots), *numbers, info_columns(rows))
+        _, rewards, ended, cut, rows = zip(*found, strict=True)
+        won, over, stopped = np.array(rewards, np.float64), np.array(ended, np.bool_), np.array(cut, np.bool_)
+        return Moves(self._observe_slots(slots), won, over, stopped, info_columns(rows))
 
     def _observe_slots(self, slots: Sequence[int]) -> Any:
         return batch_observations([self._seen[i] for i in slots])

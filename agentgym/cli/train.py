@@ -103,7 +103,6 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="a paper's extension or ablation, added to the preset, such as ds of graphgpo",
     )
-    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
         "--iterations", type=int, metavar="N", help="number of iterations (default: the preset's)"
     )
@@ -115,11 +114,6 @@ def _add_arguments(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="change a setting, for example rollout.group_size=4 or algorithm_options.gamma=0.9; repeatable",
     )
-    parser.add_argument(
-        "--loss",
-        metavar="MODULE:FUNCTION",
-        help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
-    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="output directory (default: under runs/)")
     parser.add_argument(
         "--log",
@@ -127,6 +121,7 @@ def _add_arguments(parser: Parser) -> None:
         metavar="NAME",
         help="console, jsonl, tensorboard or wandb; repeat for several (default: console and jsonl)",
     )
+    _add_run(parser)
     _add_machine(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
@@ -142,6 +137,16 @@ def _add_arguments(parser: Parser) -> None:
     )
     source.add_argument("--resume", type=Path, metavar="FOLDER", help="resume a run from its last checkpoint")
     add_allow(parser)
+
+
+def _add_run(parser: Parser) -> None:
+    """Add ``--loss`` and the seed."""
+    parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
+    parser.add_argument(
+        "--loss",
+        metavar="MODULE:FUNCTION",
+        help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
+    )
 
 
 def _add_environments(parser: Parser) -> None:

@@ -333,6 +333,11 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.plays_ahead
     engine: SteppingEngine
+    if rollout.prompt_cache and rollout.engine != "hf":
+        raise UsageError(
+            f"rollout.prompt_cache is of the engine hf, not {rollout.engine}, which has a cache of its own: "
+            "leave it out"
+        )
     if rollout.engine == "vllm":
         engine = _vllm(config, language_model, ranks)
     elif rollout.engine == "server":

@@ -5,12 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from agentgym.core.types import Completion
 from agentgym.history.numerics import CHECKS, numerics_warning, watched
 from agentgym.history.trend import WINDOW, Trend
 from agentgym.training.config import TINY
-from agentgym.training.learner.gradients import _EDGES, _percentile
+from agentgym.training.learner.gradients import _EDGES, _gaps, _percentile
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
@@ -42,10 +43,19 @@ def test_a_percentile_is_the_upper_edge_of_its_bin():
     bins = np.zeros(len(_EDGES) + 1)
     assert _percentile(bins, 0.999) is None
     bins[10], bins[40] = 998, 2
-    assert _percentile(bins, 0.5) == pytest.approx(1e-7)
-    assert _percentile(bins, 0.999) == pytest.approx(1e-4)
+    assert _percentile(bins, 0.5) == pytest.approx(5e-8)
+    assert _percentile(bins, 0.999) == pytest.approx(5e-5)
     bins[-1] = 10  # above the last edge
-    assert _percentile(bins, 0.999) == pytest.approx(100)
+    assert _percentile(bins, 0.999) == pytest.approx(50)
+
+
+def test_gaps_of_fresh_tokens_are_counted_by_bin():
+    changes, stale = torch.tensor([0.0, 0.5, 0.51, 7.0, 1e9]), torch.tensor([0, 0, 0, 1, 0]).bool()
+    assert _gaps(torch.tensor([torch.nan, torch.inf]), None)[2][-1] == 2
+    (total, fresh, drift, old), largest, bins = _gaps(changes, stale)
+    assert (fresh, drift, old, largest) == (4, 7, 1, 1e9)
+    assert total == pytest.approx(1e9)
+    assert (bins[:81].sum(), bins[81:].sum(), bins[-1]) == (2, 2, 1)  # up to half a nat, and above
 
 
 def test_entropy_by_phase_is_the_mean_surprise():

@@ -278,6 +278,6 @@ class ServerEngine(SteppingEngine):
         places = server.generate(ids, sampling)["prompt_logprobs"][1:]
         measured = [float(place[str(token)]["logprob"]) for place, token in zip(places, ids[1:], strict=True)]
         try:
-            self._sync_check.check(weights, measured)
+            self._sync_check.check(weights, measured, engine=server.url)
         except CanaryError as error:
             raise CanaryError(f"{server.url}: {error}") from error

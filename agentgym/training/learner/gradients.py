@@ -28,14 +28,13 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.logprobs import hidden_states, response_log_probs
 from agentgym.training.learner.packing import Pack, on_device
 
-_CHANGES = ("gaps", "fresh", "drift", "stale", "wide")
-"""Sums and numbers of log-probability changes since sampling, for tokens of these and of older weights; and
-the number above `WIDE` of these."""
+_CHANGES = ("gaps", "fresh", "drift", "stale")
+"""Sums and numbers of log-probability changes since sampling, for tokens of these and of older weights."""
 
 WIDE = 0.5
 """Nats from which on a token's gap between engine and learner is wide."""
 
-_EDGES = torch.logspace(-8, 2, 101)
+_EDGES = WIDE * 10 ** (torch.arange(-80, 21) / 10)
 """Upper edges of the bins of gaps, ten a decade; one more bin has the larger ones."""
 
 
@@ -126,13 +125,17 @@ def policy_gradient(
     sums, bins = ranks.sum(sums), ranks.total(bins)
     # weights of sums over responses add up to more than 1
     terms, weighted, tokens = (sums.pop(name) or 1.0 for name in ("terms", "weighted", "tokens"))
-    total, fresh, drift, stale, wide = (sums.pop(name) for name in _CHANGES)
+    total, fresh, drift, stale = (sums.pop(name) for name in _CHANGES)
     averaged = {"kl": tokens, "entropy": tokens, "clip_fraction": weighted}
     averaged |= {"importance": terms, "truncated": terms}
     means = {name: value / averaged.get(name, 1.0) for name, value in sums.items()}
-    mean, share = (total / fresh, wide / fresh) if fresh else (None, None)
-    largest = ranks.largest(difference)
-    return means, Gap(largest, mean, _percentile(bins, 0.999), share, drift / stale if stale else None)
+    return means, Gap(
+        ranks.largest(difference),
+        total / fresh if fresh else None,
+        _percentile(bins, 0.999),
+        float(bins[81:].sum() / fresh) if fresh else None,  # those above the 81st edge, which is `WIDE`
+        drift / stale if stale else None,
+    )
 
 
 def _percentile(bins: Floats, share: float) -> float | None:
@@ -188,24 +191,22 @@ def _policy_loss(
         "weighted": weights.sum(),
         "tokens": share.token_weights.sum(),
     }
-    changes = (now - then).abs()
-    stale = torch.zeros_like(changes, dtype=torch.bool)
-    if "stale" in columns:
-        stale = layout.pick(columns["stale"])
-    fresh = changes.masked_fill(stale, 0.0)
-    found = (
-        fresh.sum(),
-        (~stale).sum(),
-        (changes - fresh).sum(),
-        stale.sum(),
-        (fresh > WIDE).sum(),
+    found, largest, bins = _gaps(
+        (now - then).abs(), layout.pick(columns["stale"]) if "stale" in columns else None
     )
-    counted = (~stale).to(changes.dtype) * share.counts
-    place = torch.bucketize(changes, on_device(_EDGES.to(changes.dtype), changes.device))
-    bins = torch.zeros(len(_EDGES) + 1, dtype=changes.dtype, device=changes.device)
-    bins = bins.index_add(0, place, counted)
     parts |= {name: number * share.counts for name, number in zip(_CHANGES, found, strict=True)}
-    return loss, parts, fresh.max() if len(fresh) else fresh.sum(), bins
+    return loss, parts, largest, bins * share.counts
+
+
+def _gaps(changes: Tensor, stale: Tensor | None) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+    """Return the numbers of `_CHANGES` of (c,) gaps, the largest of fresh tokens', and theirs by bin."""
+    old = torch.zeros_like(changes, dtype=torch.bool) if stale is None else stale
+    fresh = changes.masked_fill(old, 0.0)
+    # computed, since edges that are copied to the device for each pack would hold it up
+    place = (10 * (changes / WIDE).log10()).ceil().nan_to_num(21.0, 21.0, -80.0).clamp(-80, 21).long() + 80
+    bins = changes.new_zeros(len(_EDGES) + 1).index_add(0, place, (~old).to(changes.dtype))
+    found = (fresh.sum(), (~old).sum(), (changes - fresh).sum(), old.sum())
+    return found, fresh.max() if len(fresh) else fresh.sum(), bins
 
 
 _COLUMNS = ("advantages", "old_log_probs", "rollout_log_probs", "ref_log_probs")
