@@ -1,45 +1,52 @@
-"""docs/training_walk.md names the functions between sampling and the update, each beside its caller."""
+"""The walk from a recipe to the learner: how many modules a reader passes through."""
 
-import re
+import gc
+import inspect
+import sys
 
 import pytest
 
-from tools.walk import PAGE, Row, rows, written
+from agentgym.cli import main
+from agentgym.recipes import reader  # noqa: F401  # what imports run is no part of the walk
+from agentgym.training import run  # noqa: F401
+from agentgym.training.learner.update import Learner
 
-MAX_LINES = 900
-MAX_WORDS = 500
-TEXT = PAGE.read_text(encoding="utf-8")
-ROWS = rows(TEXT)
-
-
-def test_the_rows_are_numbered_and_the_page_has_no_other_tables_of_functions():
-    assert [row.number for row in ROWS] == list(range(1, len(ROWS) + 1))
-    assert len(ROWS) == len(re.findall(r"^\| \d+ \|", TEXT, re.MULTILINE)) > 30
+MAX_ON_STACK, MAX_ENTERED = 12, 14
+TRAINER = ("agentgym.cli.train", "agentgym.recipes", "agentgym.training.")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.function)
-def test_each_function_exists_and_its_caller_stands_before_it_and_names_it(row):
-    assert row.length > 0
-    if row.number == 1:
-        assert row.caller is None
-    else:
-        assert row.caller < row.number
-        assert ROWS[row.caller - 1].names(row)
+class Reached(BaseException):
+    """The learner is about to be made."""
 
 
-def test_the_walk_is_short_and_its_numbers_are_the_present_ones():
-    assert sum(row.length for row in ROWS) <= MAX_LINES
-    assert written(TEXT) == TEXT, "run python -m tools.walk"
-    assert len(re.findall(r"[A-Za-z]\w*", re.sub(r"`[^`]*`", "", TEXT))) <= MAX_WORDS
+def test_a_recipe_reaches_the_learner_within_a_few_modules(monkeypatch, tmp_path):
+    """Those of the call stack, and those of the trainer entered since the command began."""
+    stack, entered = [], []
 
+    def reached(self, *arguments, **options):
+        sys.setprofile(None)
+        stack.extend(frame.frame.f_globals["__name__"] for frame in inspect.stack())
+        raise Reached
 
-def test_a_walk_that_skips_a_function_or_invents_one_is_found():
-    first, last = ROWS[0], next(row for row in ROWS if row.function == "clipped_surrogate")
-    assert not first.names(last)
-    with pytest.raises(LookupError, match=r"has no Trainer\._gone"):
-        _ = Row(1, "training/loop.py", "Trainer._gone", None, 1, "nothing").length
+    def note(frame, event, argument):
+        if event == "call":
+            entered.append((frame.f_globals.get("__name__", ""), frame.f_code.co_name))
 
-
-def test_the_optimiser_steps_in_a_function_of_the_walk():
-    (row,) = (row for row in ROWS if row.function == "Learner._step")
-    assert row.names(Row(0, "", "step", None, 0, ""))
+    monkeypatch.setattr(Learner, "__init__", reached)
+    words = ["train", "gigpo", "--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m", "--preset", "paper"]
+    # What other tests left, a suspended generator for one, is closed before or after, never within.
+    gc.collect()
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        with pytest.raises(Reached):
+            main([*words, "--out", str(tmp_path / "run")])
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    passed = {name for name in stack if name.startswith("agentgym")}
+    assert {"agentgym.cli.train", "agentgym.training.run", "agentgym.training.setup"} <= passed
+    assert len(passed) <= MAX_ON_STACK, "\n".join(sorted(passed))
+    began = entered.index(("agentgym.cli.train", "run"))
+    rooms = {name for name, _ in entered[began:] if name.startswith(TRAINER)}
+    assert len(rooms) <= MAX_ENTERED, "\n".join(sorted(rooms))

@@ -217,8 +217,7 @@ def plan_memory(
     frozen = 0 if rank is None else size.parameters
     critic = size.body if config.spec.critic is not None else 0
     has_reference = config.loss.kl_coefficient > 0 and rank is None
-    low = number < EXACT
-    shards = ranks > 1 or low or learner.offload
+    shards = ranks > 1 or number < EXACT or learner.offload
     away = learner.offload and config.device != "cpu"
     held = 0 if away else EXACT
     always = {
@@ -234,10 +233,10 @@ def plan_memory(
     overlaps = rollout.plays_ahead
     copies = overlaps or shards or rollout.engine == "server"
     adapter = number * (0 if rank is None else trained)
-    sleeps = rollout.engine == "vllm" and rollout.vllm_sleep > 0 and not overlaps
+    vllm = rollout.engine == "vllm"
+    sleeps = vllm and rollout.vllm_sleep > 0 and not overlaps
     used, sampling = _engine(size, config, number, adapter if copies else None, device_memory)
     (sampling if sleeps else always)["engine"] = used
-    vllm = rollout.engine == "vllm"
     cache = max(used - number * size.parameters, 0) // max(size.cached(number), 1) if vllm else 0
     update = _update(size, config, number, shards=shards)
     # each rank first reads the head in float32 for a check of the model, and then its part of the weights

@@ -57,8 +57,7 @@ class Rates(NamedTuple):
 
 def device_rates(size: ModelSize, machine: Machine, *, engine: str, number: int) -> list[Rates]:
     """Return the fast and the slow rates of a model on a device; ``number``: bytes of a number."""
-    weights, rates = size.parameters, []
-    peak, bandwidth = DATA_SHEET[machine.part or ASSUMED]
+    weights, rates, (peak, bandwidth) = size.parameters, [], DATA_SHEET[machine.part or ASSUMED]
     for end in (0, 1):
         if machine.device == "cpu":
             read = FORWARD * weights / CPU_SAMPLE[end]
@@ -78,8 +77,8 @@ def plan_pace(size: ModelSize, config: ResolvedConfig, machine: Machine) -> list
     The light load has half of the turns and a third of the tokens that settings allow, the full load all.
     """
     rollout, prompting, learner = config.rollout, config.prompting, config.learner
-    episodes = -(-rollout.tasks * rollout.group_size // machine.ranks)
-    rows, overlaps = max(min(rollout.num_envs, episodes), 1), rollout.plays_ahead
+    episodes, overlaps = -(-rollout.tasks * rollout.group_size // machine.ranks), rollout.plays_ahead
+    rows = max(min(rollout.num_envs, episodes), 1)
     chosen = {**find_spec(config.env_id).kwargs, **config.env_options}
     limit = int(chosen.get("max_steps") or class_of(config.env_id).default_max_steps)
     passes = (learner.recomputes + (config.loss.kl_coefficient > 0)) / learner.epochs
@@ -95,10 +94,9 @@ def plan_pace(size: ModelSize, config: ResolvedConfig, machine: Machine) -> list
         total = max(sampling, update) if overlaps else sampling + update
         found.append((total, sampling, update, episodes * turns * drawn / sampling, learned / update))
         loads.append(f"{turns} turns of {prompt:,} + {drawn:,} tokens")
-    beside = ", beside each other" if overlaps else ""
     shown = [f"{fast:,.0f} to {slow:,.0f}" for fast, slow in zip(*found, strict=True)]
     return [
-        f"{shown[0]} s an iteration: sampling {shown[1]}, update {shown[2]}{beside}",
+        f"{shown[0]} s an iteration: sampling {shown[1]}, update {shown[2]}{', overlapped' * overlaps}",
         f"{shown[3]} tokens a second sampled, {shown[4]} learned, by a rank",
         f"load: {episodes:,} episodes of {' to '.join(loads)}, none of them shared or cached",
         *_sources(machine, rollout.engine),
