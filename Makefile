@@ -78,7 +78,7 @@ ratchet: $(VENV)/.installed-dev #: record the size of each folder, rises too, wh
 	@$(RUN) -m tests.ratchet --write
 
 pages: $(VENV)/.installed-dev #: write what is generated in README.md, docs/ and trainers/resolved
-	@for each in measured algorithm_table data_table env_tables recipe_tables resolved_recipes data_dictionary; do \
+	@for each in measured algorithm_table data_table env_tables recipe_tables resolved_recipes data_dictionary walk; do \
 		$(RUN) -m tools.$$each || exit; done
 
 docs-site: $(VENV)/.installed-dev $(VENV)/.installed-docs #: build docs/_build/html; after make site with the leaderboard in it

@@ -393,6 +393,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     ``devices``: ranks, one a device; ``device_memory``: GiB of a device (default: this machine's).
     """
     from agentgym.training.machine.memory import plan_memory
+    from agentgym.training.machine.pace import plan_pace
     from agentgym.training.machine.resources import (
         MAX_MEMORY_FRACTION,
         MAX_PARAMETERS,
@@ -430,6 +431,11 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         f"{plan.start / GIB:8.2f} GiB a rank while the run is opened",
         f"{plan.peak / GIB:8.2f} GiB a rank at most, of {machine.memory / GIB:.1f}",
     ]
+    lines += [f"{most / GIB:8.2f} GiB main memory  {what}" for what, most in plan.main.items() if most]
+    if plan.cache_tokens:
+        held, longest = plan.cache_tokens, resolved.prompting.context_length
+        lines.append(f"vLLM's cache: {held:,} tokens, {held // longest:,} episodes of {longest:,} at most")
+    lines += ["", *plan_pace(size, resolved, machine), ""]
     fits = plan.peak <= MAX_MEMORY_FRACTION * machine.memory
     if not fits:
         lines.append("This does not fit: use more devices, learner.lora_rank, or learner.offload=true")

@@ -17,7 +17,6 @@ import numpy as np
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.filters import SAME, varied
 from agentgym.algos.matching import step_group_sizes
-from agentgym.algos.tokens import Batch
 from agentgym.core.hashing import content_id
 from agentgym.core.stopwatch import Stopwatch, measured, stage
 from agentgym.history.metrics import Evaluated, IterationMetrics
@@ -222,8 +221,10 @@ class Trainer:
                 scores = self.scorer.score(rollouts)
             batch = self.minimiser.prepare(rollouts, scores)
             clock.lap("credit")
-            with stage("actor"):
-                update = self._minimise(rollouts, batch, rate)
+            stream = np.random.SeedSequence([self.config.seed, _UPDATE, totals.iteration + 1])
+            seed = int(stream.generate_state(1)[0])
+            with stage("actor"), self._saved_if_diverged():
+                update = self.minimiser.minimise(rollouts, batch, seed=seed, rate=rate)
             clock.lap("update")
             setup.engine.sync(setup.learner.weights(), version + 1)
             clock.lap("sync")
@@ -326,12 +327,6 @@ class Trainer:
             ranks=setup.ranks.size,
         )
         return {"mfu": mfu, "peak_memory": peak_memory(setup.ranks)}
-
-    def _minimise(self, rollouts: RolloutBatch, batch: Batch, rate: float) -> UpdateMetrics:
-        stream = np.random.SeedSequence([self.config.seed, _UPDATE, self._totals.iteration + 1])
-        seed = int(stream.generate_state(1)[0])
-        with self._saved_if_diverged():
-            return self.minimiser.minimise(rollouts, batch, seed=seed, rate=rate)
 
     @contextmanager
     def _saved_if_diverged(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ the same for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -97,12 +97,13 @@ def step_rows(
     ``speller``: the policy's own, where responses were constrained choices; ``reader``: of the model's
     pictures.
     """
-    rows = []
+    return [step_row(step.completion, step, speller, reader) for step in _steps(groups)]
+
+
+def _steps(groups: Sequence[Group]) -> Iterator[Step]:
     for group in groups:
         for trajectory in group.trajectories:
-            for step in trajectory.steps:
-                rows.append(step_row(step.completion, step, speller, reader))
-    return rows
+            yield from trajectory.steps
 
 
 def step_row(
@@ -128,32 +129,17 @@ def step_row(
 
 def sampled_log_probs(groups: Sequence[Group]) -> Floats:
     """Return (T,) the log-probabilities that responses were sampled with, in the order of `step_rows`."""
-    return np.array(
-        [
-            logprob
-            for group in groups
-            for trajectory in group.trajectories
-            for step in trajectory.steps
-            for logprob in step.completion.logprobs
-        ],
-        dtype=np.float64,
-    )
+    log_probs = [logprob for step in _steps(groups) for logprob in step.completion.logprobs]
+    return np.array(log_probs, dtype=np.float64)
 
 
 def stale_tokens(groups: Sequence[Group], version: int) -> Bools | None:
     """Return (T,) whether other weights sampled each response token; None where they sampled all."""
-    stale = np.array(
-        [
-            drawn_by != version
-            for group in groups
-            for trajectory in group.trajectories
-            for step in trajectory.steps
-            for drawn_by in (
-                step.completion.versions or (step.completion.version,) * len(step.completion.response_ids)
-            )
-        ],
-        dtype=np.bool_,
-    )
+    found: list[bool] = []
+    for step in _steps(groups):
+        one = step.completion
+        found += [each != version for each in one.versions or (one.version,) * len(one.response_ids)]
+    stale = np.array(found, dtype=np.bool_)
     return stale if stale.any() else None
 
 

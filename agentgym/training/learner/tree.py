@@ -79,11 +79,6 @@ PICTURES = 1 << 31
 PACKINGS: Mapping[Packing, Callable[..., list[Pack]]] = {"tree": pack_tree, "rows": pack_rows}
 """Functions that pack rows, by name."""
 
-_LAYOUTS: Mapping[Packing, Callable[[Sequence[StepRow]], Callable[[int], list[Layout]]]] = {
-    "tree": tree_layouts,
-    "rows": row_layouts,
-}
-
 
 def own_packs(
     rows: Sequence[StepRow],
@@ -101,7 +96,7 @@ def own_packs(
     encoder's weights are sharded, so all ranks have to call it.
     """
     check_packable(rows, token_budget)
-    cut = _LAYOUTS[packing](rows)
+    cut = tree_layouts(rows) if packing == "tree" else row_layouts(rows)
     layouts = cut(token_budget) if ranks.size == 1 else balanced_layouts(rows, cut, token_budget, ranks.size)
     dealt = ranks.deal(layouts)
     packs = lay_out(rows, (layout for layout, _ in dealt), device=device)

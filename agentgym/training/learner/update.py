@@ -290,15 +290,9 @@ class Learner:
             for name, value in sums.items():
                 totals[name] = totals.get(name, 0.0) + value
         means = {name: value / max(steps, 1) for name, value in totals.items()}
+        absent: dict[str, Any] = dict.fromkeys(("ref_kl", "value_loss", "critic_grad_norm"))
         return UpdateMetrics(
-            loss=means["loss"],
-            kl=means["kl"],
-            ref_kl=means.get("ref_kl"),
-            clip_fraction=means["clip_fraction"],
-            entropy=means["entropy"],
-            grad_norm=means["grad_norm"],
-            value_loss=means.get("value_loss"),
-            critic_grad_norm=means.get("critic_grad_norm"),
+            **absent | means,
             logp_diff=gap.largest,
             logp_diff_mean=gap.mean,
             logp_diff_p999=gap.tail,
@@ -306,8 +300,6 @@ class Learner:
             policy_drift=gap.drift,
             explained_variance=explained_variance(batch),
             tokens=int(self.ranks.sum({"tokens": tokens})["tokens"]),
-            importance=means.get("importance"),
-            truncated=means.get("truncated"),
         )
 
     def _check(self, rows: Sequence[StepRow], batch: Batch) -> None:

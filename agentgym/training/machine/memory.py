@@ -20,6 +20,7 @@ from agentgym.errors import UsageError
 from agentgym.inference.engines.hf import BATCH_TOKENS
 from agentgym.inference.models.weights import BLOCK, family_of
 from agentgym.training.config import TrainConfig
+from agentgym.training.learner.attention import BLOCK as QUERIES
 
 EXACT = 4
 """Bytes of a float32 number: trained weights, gradients and moments, whatever the models compute in."""
@@ -28,6 +29,11 @@ BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2}
 
 HEAD_COPIES = 5
 """Number of tensors of a chunk's logits that exist at once in the head's backward pass, in float32."""
+
+
+GAPS = "allocator's gaps"
+"""Memory that glibc's allocator leaves unused on a CPU: about half of the fullest phase, with an adapter as
+much as the phase (benchmarks/plan.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,8 @@ class ModelSize:
     keys: int
     """Size of all key-value heads together."""
     vocabulary: int
+    query_norms: bool = False
+    """Whether queries and keys are normalised, as in Qwen3."""
     linear: tuple[tuple[int, int], ...] = ()
     """Inputs and outputs of each linear layer but the head: the layers that an adapter covers."""
     experts: int = 0
@@ -96,6 +104,7 @@ class ModelSize:
             queries=heads * size,
             keys=(getattr(config, "num_key_value_heads", None) or heads) * size,
             vocabulary=config.vocab_size,
+            query_norms=any(name.endswith(".q_norm") for name, _ in model.named_modules()),
             linear=tuple(
                 (each.in_features, each.out_features)
                 for each in model.modules()
@@ -126,19 +135,29 @@ class ModelSize:
         """Return the bytes of a token in a cache of keys and values, with ``number`` bytes a number."""
         return 2 * self.layers * self.keys * number
 
-    def held(self, number: int, *, again: bool) -> int:
-        """Return the bytes that all layers hold of a token; ``again``: computed again for the gradient."""
-        return (1 if again else self.layers) * self.layer_bytes(number) + self.layers * self.hidden * number
+    def held(self, number: int, *, again: bool, rank: int = 0) -> int:
+        """Return the bytes that all layers hold of a token; ``again``: computed again for the gradient.
+
+        ``rank``: of an adapter, whose inner activations are held as well; 0 for none.
+        """
+        layer = self.layer_bytes(number) + number * rank * len(self.linear) // max(self.layers, 1)
+        if again:
+            return layer + self.layers * self.hidden * number
+        return self.layers * layer
 
     def layer_bytes(self, number: int) -> int:
         """Return the bytes that one layer stores per token for the gradient, with ``number`` bytes a number.
 
-        Two norms in float32 with what they give, queries and keys before and after their rotation, values,
-        what attention gives, and four tensors of the inner width.
+        Two norms: the input in float32, what is scaled, and the output. Rotated queries and keys, values,
+        attention's output, and four tensors of the inner width.
         """
-        norms = 2 * (2 * EXACT + number) * self.hidden
-        attention = number * (4 * self.queries + 4 * self.keys + self.hidden)
-        return norms + attention + 4 * number * self.intermediate
+        norms = 2 * (EXACT + 2 * number) * self.hidden
+        norms += (EXACT + number) * (self.queries + self.keys) if self.query_norms else 0
+        return norms + number * (2 * self.queries + 2 * self.keys + 4 * self.intermediate)
+
+    def in_flight(self, number: int) -> int:
+        """Return the bytes per token of the gradients that exist at once within a layer."""
+        return number * (3 * self.intermediate + 2 * self.hidden)
 
 
 def _count(module: torch.nn.Module) -> int:
@@ -161,6 +180,10 @@ class MemoryPlan:
     """Peak bytes while a run is opened."""
     overlaps: bool = False
     """Whether sampling and update happen at once."""
+    main: Mapping[str, int] = field(default_factory=dict)
+    """Bytes in main memory beside a device, by purpose."""
+    cache_tokens: int = 0
+    """Most tokens in the cache of vLLM on this device; 0 where another engine samples."""
 
     @property
     def peak(self) -> int:
@@ -194,48 +217,76 @@ def plan_memory(
     frozen = 0 if rank is None else size.parameters
     critic = size.body if config.spec.critic is not None else 0
     has_reference = config.loss.kl_coefficient > 0 and rank is None
-    low = number < EXACT
-    shards = ranks > 1 or low
-    held = 0 if learner.offload else EXACT
+    shards = ranks > 1 or number < EXACT or learner.offload
+    away = learner.offload and config.device != "cpu"
+    held = 0 if away else EXACT
     always = {
         "weights": (held * trained + number * frozen) // ranks,
         "gradients": held * trained // ranks,
         "moments": 2 * held * trained // ranks,
         "reference": number * size.parameters // ranks if has_reference else 0,
         "critic": 4 * held * critic // ranks,
+        "reward model": _reward_model(size, config, number, held) // ranks,
     }
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
-    read = always["weights"] + always["reference"] + held * critic // ranks
+    read = always["weights"] + always["reference"] + held * critic // ranks + always["reward model"]
     overlaps = rollout.plays_ahead
-    copies = overlaps or ranks > 1 or low or rollout.engine == "server"
-    sampling: dict[str, int] = {}
-    sleeps = rollout.engine == "vllm" and rollout.vllm_sleep > 0 and not overlaps
-    if rollout.engine == "vllm":
-        used = int(rollout.vllm_memory * device_memory) or number * size.parameters
-        (sampling if sleeps else always)["engine"] = used
-    elif rollout.engine == "server":  # the engine is on other devices
-        always["engine"] = 0
-    else:
-        always["engine"] = number * size.parameters if copies else 0
-        tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
-        sampling = {
-            "key-value cache": tokens * size.cached(number),
-            "prompt cache": rollout.prompt_cache * size.cached(number),
-            "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
-            "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
-        }
+    copies = overlaps or shards or rollout.engine == "server"
+    adapter = number * (0 if rank is None else trained)
+    vllm = rollout.engine == "vllm"
+    sleeps = vllm and rollout.vllm_sleep > 0 and not overlaps
+    used, sampling = _engine(size, config, number, adapter if copies else None, device_memory)
+    (sampling if sleeps else always)["engine"] = used
+    cache = max(used - number * size.parameters, 0) // max(size.cached(number), 1) if vllm else 0
     update = _update(size, config, number, shards=shards)
     # each rank first reads the head in float32 for a check of the model, and then its part of the weights
-    start = always.get("engine", 0) + sampling.get("engine", 0) + max(read, EXACT * size.outside) + BLOCK
-    held_at_once = rollout.engine == "vllm" or (
-        rollout.engine == "server" and rollout.weight_transfer == "nccl"
-    )
+    start = used + max(read, EXACT * size.outside) + BLOCK
+    held_at_once = vllm or (rollout.engine == "server" and rollout.weight_transfer == "nccl")
     sync = {
         "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
-        "new weights": number * size.parameters if copies and held_at_once else 0,
+        "new weights": (adapter or number * size.parameters) if copies and held_at_once else 0,
         "engine's weights": number * size.parameters if sleeps else 0,  # woken before its cache is
     }
-    return MemoryPlan(always, sampling, update, sync, start, overlaps)
+    if config.device == "cpu":
+        always[GAPS] = max(sum(sampling.values()), sum(update.values())) // (2 if rank is None else 1)
+    # weights, gradients and both moments, of a critic and a reward model too
+    offloaded = 4 * EXACT * (trained + critic) + _reward_model(size, config, 0, EXACT)
+    main = {
+        "offloaded": offloaded // ranks if away else 0,
+        "sleeping engine": number * size.parameters if sleeps and rollout.vllm_sleep == 1 else 0,
+    }
+    return MemoryPlan(always, sampling, update, sync, start, overlaps, main, cache)
+
+
+def _engine(
+    size: ModelSize, config: TrainConfig, number: int, adapter: int | None, device_memory: int
+) -> tuple[int, dict[str, int]]:
+    """Return the bytes of an engine, and what it takes beside them while it samples.
+
+    ``adapter``: bytes of the adapter in the engine's own copy; None for an engine on the learner's weights.
+    """
+    rollout = config.rollout
+    if rollout.engine == "vllm":
+        return int(rollout.vllm_memory * device_memory) or number * size.parameters, {}
+    if rollout.engine == "server":  # the engine is on other devices
+        return 0, {}
+    tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
+    return 0 if adapter is None else number * size.parameters + adapter, {
+        "key-value cache": tokens * size.cached(number),
+        "prompt cache": rollout.prompt_cache * size.cached(number),
+        "prefill": tokens * number * (3 * size.intermediate + 4 * size.hidden),
+        "logits": 2 * EXACT * rollout.num_envs * size.vocabulary,
+    }
+
+
+def _reward_model(size: ModelSize, config: TrainConfig, number: int, held: int) -> int:
+    """Return the bytes of a reward model of the policy's size, with its reference and optimiser."""
+    if not config.trains_reward_model:
+        return 0
+    rank = config.reward_settings.lora_rank
+    if rank is not None:
+        return 4 * held * size.adapter(rank) + number * size.parameters
+    return (4 * held + (number if config.spec.scored_by_reference else 0)) * size.parameters
 
 
 def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) -> dict[str, int]:
@@ -243,11 +294,19 @@ def _update(size: ModelSize, config: TrainConfig, number: int, *, shards: bool) 
     learner, tokens = config.learner, max(config.learner.token_budget, _row(config))
     again, encoder = bool(learner.gradient_checkpointing), size.encoder
     shown = config.prompting is not None and config.prompting.pictures != "none"
-    chunk = max(min(learner.chunk_logits, tokens * size.vocabulary), size.vocabulary)
+    rank, row = learner.lora_rank or 0, _row(config) or tokens
+    responses = tokens  # trees share prompts
+    if config.prompting is not None and learner.packing == "rows":
+        responses = max(tokens // row, 1) * config.prompting.max_tokens
+    chunk = max(min(learner.chunk_logits, responses * size.vocabulary), size.vocabulary)
     # the head's gradient, and in low precision a chunk's addition to it
     summed = 0 if learner.lora_rank else EXACT + (number if number < EXACT else 0)
+    # each block of queries has a copy of its keys and values on a CPU
+    met = (row + QUERIES) * size.cached(number) // (2 * QUERIES) if config.device == "cpu" else 0
     return {
-        "activations": tokens * size.held(number, again=again),
+        "activations": tokens * size.held(number, again=again, rank=rank),
+        "keys by block": tokens * met // (size.layers if again else 1),
+        "gradients of a layer": tokens * size.in_flight(number),
         # the most, reached if every token were a picture's
         "pictures": tokens * size.patches * encoder.held(number, again=again) if shown and encoder else 0,
         "head": HEAD_COPIES * EXACT * chunk + summed * size.vocabulary * size.hidden,

@@ -45,19 +45,19 @@ HEAD_ROWS = 256
 
 _BUDGETS = (65_536, 49_152, 32_768, 24_576, 16_384, 12_288, 8_192, 4_096, 2_048)
 
-PEAK_FLOPS: Mapping[str, float] = {
-    "B200": 2250e12,
-    "H200": 989e12,
-    "H100 PCIe": 756e12,
-    "H100": 989e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-    "RTX 4090": 165e12,
-    "RTX 3090": 71e12,
+DATA_SHEET: Mapping[str, tuple[float, float]] = {
+    "B200": (2250e12, 8.0e12),
+    "H200": (989e12, 4.8e12),
+    "H100 PCIe": (756e12, 2.0e12),
+    "H100": (989e12, 3.35e12),
+    "A100": (312e12, 2.04e12),
+    "L40S": (362e12, 0.864e12),
+    "L4": (121e12, 0.3e12),
+    "RTX 4090": (165e12, 1.01e12),
+    "RTX 3090": (71e12, 0.936e12),
 }
-"""Dense bfloat16 operations a second by part of a device's name, from the vendor's data sheets; the first
-matching part counts."""
+"""Dense bfloat16 operations and bytes of memory a second by part of a device's name, from the vendor's data
+sheets; the first matching part counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,12 @@ class Machine:
     @property
     def peak_flops(self) -> float | None:
         """Operations a second in bfloat16; None where they are not known."""
-        found = (
-            peak for part, peak in PEAK_FLOPS.items() if part.replace(" ", "") in self.name.replace(" ", "")
-        )
+        return None if self.part is None else DATA_SHEET[self.part][0]
+
+    @property
+    def part(self) -> str | None:
+        """Part of a GPU's name that `DATA_SHEET` has; None without one."""
+        found = (part for part in DATA_SHEET if part.replace(" ", "") in self.name.replace(" ", ""))
         return next(found, None) if self.device == "cuda" else None
 
 
