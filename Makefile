@@ -107,7 +107,7 @@ test-core: #: test the core on another Python, and then execute README.md and th
 	@$(MAKE) --no-print-directory core-tests PYTHON="$(PYTHON)" VENV=".venv-core-$$("$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
 
 core-tests: $(VENV)/.installed-test
-	@$(RUN) -m pytest $(PARALLEL) -m "$(QUICK) and not peer" && tools/test_pages.sh "$(PYTHON)" $(VENV)
+	@$(RUN) -m pytest $(PARALLEL) -m "$(QUICK) and not peer" && tools/test_pages.sh "$(PYTHON)" $(VENV)-pages
 
 test-newest: #: test with the newest of everything, without constraints.txt; first list what caps hold back
 	@tools/peer.sh "$(PYTHON)" newest && .venv-newest/bin/python -m pip list --outdated
