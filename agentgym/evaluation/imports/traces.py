@@ -2,8 +2,8 @@
 
 ``knowagent`` (Zhu et al. 2024, github.com/zjunlp/KnowAgent) and ``adapt`` (Prasad et al. 2023,
 github.com/archiki/ADaPT) have a transcript as one text, which is read as `react` reads it; ADaPT's file of
-WebShop has actions alone. ``react-viewer`` (github.com/ww654/alfworld-react-viewer) has a table a step, as has
-``self-improvement`` (github.com/MikazukiMisaki/Alfworld-Self-Improvement-Project).
+WebShop has actions alone. ``react-viewer`` (github.com/ww654/alfworld-react-viewer) has a table a step, and
+``self-improvement`` (github.com/MikazukiMisaki/Alfworld-Self-Improvement-Project) another.
 """
 
 from __future__ import annotations
