@@ -149,7 +149,6 @@ bridge-forks: .venv-verl-agent/.installed #: run trainers and managers of verl-a
 	@.venv-verl-agent/bin/python -W ignore -m benchmarks.bridges.forks "$(CHECKOUTS)"
 sweep: $(VENV)/.installed-plot,train #: train every algorithm on three small environments: [STUDY=sokoban] [SEEDS=40]
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.algorithms $(or $(STUDY),$(if $(SEEDS),orderings,main)) --first $(or $(SEEDS),1000)
-
 credit: $(VENV)/.installed-plot #: hold advantage estimators against true advantages, one cell a suite; minutes
 	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.credit
 credit-all: $(VENV)/.installed-plot,train #: the same in all cells and under trained models; hours, and it may be stopped
