@@ -144,8 +144,8 @@ def _report(cloned: Cloned, folder: Path) -> None:
     console = open_console()
     shown, held_out = cloned.demonstrations, cloned.held_out
     lines = [
-        f"shown: {len(shown.rows):,} steps of {shown.episodes:,} episodes; the teacher won so many of "
-        f"{shown.played:,}",
+        f"shown: {len(shown.rows):,} steps of the {shown.episodes:,} episodes that the teacher won, of "
+        f"{shown.played:,} played",
         f"loss: {cloned.epochs[0].loss:.3f} in the first epoch, {cloned.epochs[-1].loss:.3f} in the last",
     ]
     if held_out is not None:

@@ -346,7 +346,7 @@ def resumed(config: TrainConfig, iterations: int | None) -> TrainConfig:
         return config
     if config.decay != "constant":
         raise UsageError(
-            f"learning rates fall over {config.iterations} iterations, which {iterations} would have changed "
+            f"learning rates fall over {config.iterations} iterations, and {iterations} would change them "
             "from the start: begin a new run from the checkpoint's model"
         )
     return replace(config, iterations=iterations)

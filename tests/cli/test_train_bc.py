@@ -18,7 +18,7 @@ def test_a_model_is_trained_and_goes_on_learning(train, tmp_path):
     changes = ("--set", "num_envs=4", "--set", "env_options.max_steps=9", "--set", "prompting.history=1")
     code, out, _ = train(*SMALL, "--seed", 3, *changes)
     assert code == 0
-    assert out.splitlines()[0].endswith(" steps of 4 episodes; the teacher won so many of 4")
+    assert out.splitlines()[0].endswith(" steps of the 4 episodes that the teacher won, of 4 played")
     assert "loss: " in out
     assert out.splitlines()[2].endswith(" of 4 tasks")
     assert out.splitlines()[-1] == "model: runs/bc-ezpoints-seed3"
