@@ -235,7 +235,7 @@ def provoked(tmp_path):
         lambda: make("CartPole-v1"),
         lambda: make_vec("agentgym/Sokoban-v0", 0),
         lambda: make("agentgym/ALFWorld-v0", reward="sparse"),
-        lambda: make("agentgym/ALFWorld-v0", dataset="alfworld/json_2.1.1"),
+        lambda: make("agentgym/ALFWorld-v0", dataset="official"),
         lambda: list(verify_below(tmp_path)),
         lambda: suite_file_of_run(tmp_path, "mine"),
         lambda: suite_file("quik"),

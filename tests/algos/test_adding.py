@@ -65,7 +65,7 @@ CHECKS = (
     "tests/algos/test_table.py::test_the_table_on_the_pages_is_up_to_date",
     "tests/recipes/test_presets.py::test_the_tiny_preset_goes_on_exploring[opo]",
     "tests/recipes/test_lines.py::test_a_recipe_is_of_an_algorithm",
-    "tests/recipes/test_lines.py::test_the_pages_of_algorithms_compare_each_recipe_with_its_papers",
+    "tests/recipes/test_lines.py::test_pages_of_algorithms_list_each_recipe",
     "tests/training/test_loop.py::test_every_algorithm_trains_and_saves_a_policy[opo]",
 )
 """What runs over the table, the folders of the checkout and the pages, and is about a new algorithm."""

@@ -58,6 +58,7 @@ def edited(path: Path, old: str, new: str) -> Path:
         ('name = "random"', 'name = "../x"', "agent name '../x' must be letters"),
         ('name = "small"', 'name = "a/b"', "suite name 'a/b' must be letters"),
         ('name = "random"', 'name = "chance"', "no agent 'random' to normalise scores with"),
+        ("attempts = 2", 'attempts = 2\noracle = ""', "name both a floor and an oracle"),
         ('version = "1"', "version = ", "is no TOML"),
     ],
 )

@@ -300,7 +300,9 @@ def _check(suite: Suite, where: str) -> None:
         raise UsageError(f"{where}: no environment; add an [[env]] table")
     _unique((env.label for env in suite.env), f"{where}: two environments are labelled")
     _unique((agent.display_name for agent in suite.agent), f"{where}: two agents are named")
-    for name in (suite.floor, suite.oracle) if suite.floor or suite.oracle else ():
+    if bool(suite.floor) != bool(suite.oracle):
+        raise UsageError(f'{where}: name both a floor and an oracle, or set both to ""')
+    for name in (suite.floor, suite.oracle) if suite.floor else ():
         if name not in {agent.name for agent in suite.agent}:
             raise UsageError(f"{where}: no agent {name!r} to normalise scores with; add an [[agent]] table")
     for env in suite.env:

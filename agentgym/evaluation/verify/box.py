@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -256,6 +257,8 @@ def _do(
         with suppress(Exception):  # a main module that no other process can import, such as a script
             spec = pickle.loads(pickled)
             gymnasium.registry.setdefault(spec.id, spec)
+    # a module that a run names registers its environments again
+    warnings.filterwarnings("ignore", ".*Overriding environment", UserWarning)
     full = _limit(limits) > limits.memory * 2**29
     named["console"] = _console() if named["console"] else None
     value, error = None, None
