@@ -201,7 +201,7 @@ def gymnasium(env_id: str, url: str, episodes: list[Episode]) -> list[Found]:
     env, found = peer.make_vec(f"agentgym:{env_id}", num_envs=1, vectorization_mode="async"), []
     for episode in episodes:
         seen, info = env.reset(seed=episode["seed"])
-        rows = [[str(seen[0]), None, False, str(info["state_hash"][0])]]
+        rows: list[list[Any]] = [[str(seen[0]), None, False, str(info["state_hash"][0])]]
         for action in episode["actions"]:
             seen, reward, terminated, truncated, info = env.step([action])
             end = bool(terminated[0] or truncated[0])
