@@ -89,7 +89,8 @@ class _Sokoban(AgentEnv[ObsT]):
                 moves (that never push).
             reward: ``"native"``: -0.1 a step, +1 / -1 for a box on / off a target, +10 for all;
                 ``"sparse10"``, also ``"sparse"``: 10 for all, else 0; ``"score+success"``: 1 for all, else 0.
-            parity: ``"gym-sokoban"`` counts boxes on targets from 0 at the start of every episode.
+            parity: ``"gym-sokoban"``: the first step is also paid for boxes that begin on a target, as in
+                gym-sokoban.
             effective_only: whether only actions that change the board are accepted.
             stream: whether built-in levels are drawn without end, instead of the split's first ones.
             tile_size: pixels per cell of pictures: 16, or ``"tiny"`` for one.
