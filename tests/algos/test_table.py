@@ -15,7 +15,7 @@ from tests.algos.episodes import batches
 from tools import algorithm_table
 
 ROOT = Path(__file__).resolve().parents[2]
-NEED_TORCH = {"loss", "process"}
+NEED_TORCH = {"loss", "own_loss", "process"}
 MODULES = sorted(path.stem for path in (ROOT / "agentgym" / "algos").glob("*.py") if path.stem != "__init__")
 
 
