@@ -8,7 +8,7 @@ from gymnasium.wrappers import RecordVideo
 from tests.test_rendering import TABLE
 
 SUITES = ["Sokoban", "EZPoints", "ALFWorld", "WebShop", "HotpotQA", "PaperSearch", "Sotopia"]
-SIZES = {row[0]: (int(row[2]), int(row[3])) for row in TABLE}
+SIZES = {name: (int(width), int(height)) for name, (_, width, height) in TABLE.items()}
 
 
 @pytest.mark.parametrize("name", SUITES)
