@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.agents.screen import printable
-from agentgym.cli.bench_agents import add_agents, chosen_agents
+from agentgym.cli.bench_agents import add_agents, chosen_agents, words_of_tiny_models
 from agentgym.cli.commands import COMMANDS
 from agentgym.cli.endpoints import add_endpoint_settings, endpoint_settings, print_calls
 from agentgym.cli.parser import Commands, Parser, add_command, add_limits, chosen_limits
@@ -134,6 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     request, settings = _request(arguments), endpoint_settings(arguments, probe=not arguments.no_probe)
     if arguments.estimate:
         return print_estimate(arguments, request, console)
+    for line in words_of_tiny_models(request.further, [env.id for env in request.played.env]):
+        progress.print(printable(line), style="yellow", markup=False, soft_wrap=True)
     try:
         folders = run_request(
             request,

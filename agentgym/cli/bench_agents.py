@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +202,20 @@ def _of_directory(text: str, engine: str, options: dict[str, Any], settings: Map
         own = f"{own}-reranked"
     options = {"path": path, **_sampler(directory, engine, options), **options}
     return SuiteAgent(name or own, "model", options=options)
+
+
+def words_of_tiny_models(agents: Sequence[SuiteAgent], env_ids: Collection[str]) -> Iterator[str]:
+    """Yield a line for each model that knows the words of one environment, where others are played."""
+    from agentgym.inference.policy.saved import read_agent
+    from agentgym.io.hub import model_directory
+
+    for agent in agents:
+        saved = read_agent(model_directory(agent.options["path"])) if agent.kind == "model" else None
+        if saved and saved.training.base_model.startswith("tiny") and set(env_ids) - {saved.training.env_id}:
+            yield (
+                f"{agent.name} was trained from random weights on {saved.training.env_id} and knows its "
+                "words only: other columns are low whatever it learned (--env LABEL plays one)"
+            )
 
 
 def _sampler(directory: Path, engine: str, options: Mapping[str, Any]) -> dict[str, str]:

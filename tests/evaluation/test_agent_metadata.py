@@ -10,6 +10,7 @@ import pytest
 
 from agentgym.agents.language.settings import WINDOW
 from agentgym.agents.metadata import Model
+from agentgym.cli.bench_agents import words_of_tiny_models
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.results import RUN_FILE
 from agentgym.evaluation.log.runfiles import read_episodes, read_run
@@ -214,3 +215,9 @@ def test_models_the_suite_does_not_name_may_play_too(bench: Path, tmp_path: Path
 
 def test_the_suite_itself_stays_as_it_was(bench: Path) -> None:
     assert load_suite(bench).agent[-1].model == Model()
+
+
+def test_a_tiny_model_is_said_to_know_the_words_of_its_own_environment_only(saved: Path) -> None:
+    (line,) = words_of_tiny_models([agent(saved)], [ENV_ID, "agentgym/WebShop-v0"])
+    assert line.startswith(f"tiny was trained from random weights on {ENV_ID} and knows its words only")
+    assert not list(words_of_tiny_models([agent(saved), SuiteAgent("rules", "rules")], [ENV_ID]))
