@@ -116,8 +116,8 @@ test-newest: #: test with the newest of everything, without constraints.txt; fir
 test-gymnasium: .venv-gymnasium-$(GYMNASIUM)/.installed #: test the contract on GYMNASIUM=1.1.0, the oldest, or another
 	@.venv-gymnasium-$(GYMNASIUM)/bin/python -m pytest -m "contract and $(IN_CI) and not peer"
 
-test-bridge-inspect: .venv-inspect/.installed #: test inspect_ai by a scripted model, and imports of its logs
-	@.venv-inspect/bin/python -m pytest -p no:unraisableexception -m inspect
+test-peers: .venv-inspect/.installed #: test inspect_ai by a scripted model, imports of its logs, and actors of Ray
+	@.venv-inspect/bin/python -m pytest -p no:unraisableexception -m "inspect or ray"
 
 test-vllm: .venv-vllm/.installed #: test engines on vLLM, on a processor; a process of tests holds one engine
 	@for file in $$(grep -rl 'mark\.vllm' --include='test_*.py' tests/training); do \
