@@ -206,11 +206,14 @@ def _of_directory(text: str, engine: str, options: dict[str, Any], settings: Map
 
 def words_of_tiny_models(agents: Sequence[SuiteAgent], env_ids: Collection[str]) -> Iterator[str]:
     """Yield a line for each model that knows the words of one environment, where others are played."""
+    models = [agent for agent in agents if agent.kind == "model"]
+    if not models:
+        return  # what follows needs torch
     from agentgym.inference.policy.saved import read_agent
     from agentgym.io.hub import model_directory
 
-    for agent in agents:
-        saved = read_agent(model_directory(agent.options["path"])) if agent.kind == "model" else None
+    for agent in models:
+        saved = read_agent(model_directory(agent.options["path"]))
         if saved and saved.training.base_model.startswith("tiny") and set(env_ids) - {saved.training.env_id}:
             yield (
                 f"{agent.name} was trained from random weights on {saved.training.env_id} and knows its "

@@ -169,3 +169,12 @@ def test_help_loads_nothing_heavy():
 
 def test_an_error_s_text_does_not_steer_the_terminal(refused):
     assert "\\x1b[2J" in refused("bench", "\x1b[2J\x07.toml")
+
+
+def test_a_suite_is_benched_in_an_installation_without_torch(tmp_path):
+    code = (
+        "import sys; sys.modules['torch'] = None; from agentgym.cli import main;"
+        f"sys.exit(main(['bench', 'starter', '--env', 'EZPoints', '--limit', '2', '--out', {str(tmp_path)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
