@@ -172,9 +172,7 @@ def test_an_error_s_text_does_not_steer_the_terminal(refused):
 
 
 def test_a_suite_is_benched_in_an_installation_without_torch(tmp_path):
-    code = (
-        "import sys; sys.modules['torch'] = None; from agentgym.cli import main;"
-        f"sys.exit(main(['bench', 'starter', '--env', 'EZPoints', '--limit', '2', '--out', {str(tmp_path)!r}]))"
-    )
+    words = ["bench", "starter", "--env", "EZPoints", "--limit", "2", "--out", str(tmp_path)]
+    code = f"import sys; sys.modules['torch'] = None; from agentgym.cli import main;sys.exit(main({words}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -306,3 +306,14 @@ def test_files_and_connections_have_limits(tmp_path: Path) -> None:
 def test_limits_are_numbers_above_0(value: object) -> None:
     with pytest.raises(UsageError, match=r"^the limit memory is a number above 0, got "):
         Limits(memory=value)  # type: ignore[arg-type]
+
+
+def test_modules_of_the_current_folder_are_read_where_one_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text("text")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", str(tmp_path))])
+    assert in_box(read, f"{tmp_path}/mine.py", allow=["mine:NAME"]) == b"text"
+    with pytest.raises(PermissionError, match="opens nothing there"):
+        in_box(read, f"{tmp_path}/mine.py")

@@ -92,7 +92,9 @@ def boxed(
     trusts_here = specs or len(allow) > len(allowed)  # then modules of the current folder may be loaded
     path = [entry for entry in sys.path if trusts_here or entry not in ("", os.getcwd())]
     scratch = _scratch(console)
-    places = _places([*files, *writes], [scratch, *writes], [scratch, *trusted, *map(Path, allowed)], path)
+    here = [Path.cwd()] if len(allow) > len(allowed) else []  # where `import_named` looks for modules first
+    known = [scratch, *trusted, *here, *map(Path, allowed)]
+    places = _places([*files, *writes], [scratch, *writes], known, path)
     state = ({**os.environ, "TMPDIR": str(scratch)}, os.getcwd(), path, specs)
     named |= {"allow": allow, "console": console is not None and console.is_terminal}
     job = pickle.dumps((limits, places, state, call, arguments, named))
