@@ -208,7 +208,7 @@ def words_of_tiny_models(agents: Sequence[SuiteAgent], env_ids: Collection[str])
     """Yield a line for each model that knows the words of one environment, where others are played."""
     models = [agent for agent in agents if agent.kind == "model"]
     if not models:
-        return  # what follows needs torch
+        return  # the imports below need torch
     from agentgym.inference.policy.saved import read_agent
     from agentgym.io.hub import model_directory
 

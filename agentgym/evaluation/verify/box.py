@@ -92,7 +92,7 @@ def boxed(
     trusts_here = specs or len(allow) > len(allowed)  # then modules of the current folder may be loaded
     path = [entry for entry in sys.path if trusts_here or entry not in ("", os.getcwd())]
     scratch = _scratch(console)
-    here = [Path.cwd()] if len(allow) > len(allowed) else []  # where `import_named` looks for modules first
+    here = [Path.cwd()] if len(allow) > len(allowed) else []  # `import_named` looks for modules there first
     known = [scratch, *trusted, *here, *map(Path, allowed)]
     places = _places([*files, *writes], [scratch, *writes], known, path)
     state = ({**os.environ, "TMPDIR": str(scratch)}, os.getcwd(), path, specs)
