@@ -63,6 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
             table.add_row(name, *stated, finding.facts.get(name, ""))
         open_console().print(table)
         unknown = [name for name in (*FACTS, MET) if name not in known]
-        say(f"neither says: {', '.join(unknown)}" if unknown else "one of them states each fact")
+        say(
+            f"neither says: {', '.join(unknown)}"
+            if unknown
+            else "each fact is stated by at least one of them"
+        )
         say(printable(finding.verdict))
     return 0

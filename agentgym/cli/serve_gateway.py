@@ -70,7 +70,10 @@ def run_gateway(arguments: argparse.Namespace) -> int:
     from tempfile import TemporaryDirectory
 
     from agentgym.io.files import sole_writer
+    from agentgym.io.optional import load
     from agentgym.io.records import parse
+
+    load("jinja2", "train", "the gateway")
     from agentgym.prompts.chat_template import ChatSetup
     from agentgym.rollout.datapool import DataPool
     from agentgym.serving.app_server import AppServer

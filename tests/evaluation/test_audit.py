@@ -236,3 +236,11 @@ def test_a_later_condition_counts():
     )
     other = StatedCondition(paper="GiGPO", environment=("WebShop",), split=("dev", "c"))
     assert Conditions((first, second, other)).of(paper, paper.column[0]) == {"seeds": (1, "b")}
+
+
+def test_last_checkpoints_were_not_chosen():
+    one, other = played("A", [1, 0], rule="last"), played("B", [1, 1], rule="last")
+    assert audit(one, other).verdict.endswith(
+        "Both are the last checkpoint of their training, so neither was chosen among several."
+    )
+    assert "best of 30" in audit(one, played("B", [1, 1])).verdict

@@ -168,6 +168,8 @@ class Finding:
 
     @property
     def _choice(self) -> str:
+        if not self.claimed and self.first.facts.get("rule") == self.second.facts.get("rule") == "last":
+            return "Both are the last checkpoint of their training, so neither was chosen among several."
         if self.gain is None:
             return "What choosing the best of several checkpoints gives is unknown without a number of tasks."
         tasks = _chosen(self.first, self.second).tasks
