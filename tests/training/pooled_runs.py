@@ -15,6 +15,7 @@ from agentgym.training.collect.pool import RolloutPool
 from agentgym.training.run import resume, start
 from agentgym.training.track.checkpoint import last_checkpoint
 from tests.training.test_loop import EASY, config
+from tests.waiting import wait_until
 
 SHORT = {"evaluation__every": 0, "checkpoint_every": 1, "iterations": 2, "patience": 100}
 
@@ -77,7 +78,8 @@ def kill_at_random(folder, pool, seed, most):
         go_on = partial(resume if begun else partial(start, run_settings), folder, logs=["jsonl"])
         child = forked(go_on)
         if kills < most:
-            time.sleep(draws.random() * (0.5 + 0.5 * kills))
+            wait_until((folder / "config.json").exists)  # a run is killed at least once, however fast it is
+            time.sleep(draws.random() * (0.1 + 0.5 * kills))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if not os.WIFSIGNALED(status):
