@@ -153,7 +153,7 @@ def test_ctrl_c_says_what_stays(cli, host, monkeypatch):
     code, _, err = cli("data", "download", "boxoban", "--mirror", url)
     assert code == 130
     assert err.count("\n") == 1
-    assert err.endswith("interrupted: what was fetched is kept, and the same command goes on from there\n")
+    assert err.endswith("interrupted: fetched files stay, and the same command continues from there\n")
 
 
 def test_a_corpus_is_ready_to_search(cli, host, tmp_path):
