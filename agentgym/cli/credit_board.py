@@ -52,9 +52,7 @@ def add_to(actions: Commands[Parser]) -> None:
     parser.add_argument(
         "--group-size", type=int, default=8, metavar="N", help="episodes of a group (default: %(default)s)"
     )
-    parser.add_argument(
-        "--penalty", action="store_true", help="let the policy send rejected actions, at a penalty"
-    )
+    parser.add_argument("--penalty", action="store_true", help="send rejected actions, at a penalty")
     parser.add_argument(
         "--match", choices=get_args(Matching), default="state", help="criterion of equal states"
     )

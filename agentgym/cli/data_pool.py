@@ -65,7 +65,7 @@ def _opened(folder: Path) -> Iterator[DataPool]:
     from agentgym.rollout.datapool import DataPool
 
     if not (folder / POOL_FILE).is_file():
-        raise UsageError(f"{folder} is no data pool: name a folder that holds {POOL_FILE}")
+        raise UsageError(f"{folder} is not a data pool: name a folder that holds {POOL_FILE}")
     with DataPool(folder) as pool:
         yield pool
 

@@ -28,26 +28,19 @@ def add_endpoint_settings(parser: Parser) -> None:
         "--cache-mode",
         choices=MODES,
         help="write: use the cache, and store new answers; read: use it, and store none; replay-only: "
-        "send no request "
-        "(default: write with --cache, else off)",
+        "send no request (default: write with --cache, else off)",
     )
     parser.add_argument(
         "--budget-requests",
         type=_count,
         metavar="N",
-        help="maximum number of requests to endpoints (default: no limit)",
+        help="maximum requests to endpoints (default: no limit)",
     )
     parser.add_argument(
-        "--budget-tokens",
-        type=_count,
-        metavar="N",
-        help="maximum number of tokens, in and out (default: no limit)",
+        "--budget-tokens", type=_count, metavar="N", help="maximum tokens, in and out (default: no limit)"
     )
     parser.add_argument(
-        "--budget-usd",
-        type=amount,
-        metavar="X",
-        help="maximum cost in US dollars, by --prices (default: no limit)",
+        "--budget-usd", type=amount, metavar="X", help="maximum US dollars, by --prices (default: no limit)"
     )
     parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="TOML file of prices (default: only tokens are counted)"

@@ -62,9 +62,7 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     add_corpus(verify)
     verify.add_argument("--index", metavar="NAME", help="one index, as `info` names it (default: all)")
-    verify.add_argument(
-        "--encoder", help="folder of the encoder, if the index was built with an encoder's folder"
-    )
+    verify.add_argument("--encoder", help="folder of the encoder, if the index was built with one")
     listed = add_command(
         actions,
         "list",
@@ -131,7 +129,7 @@ def run_adopt(arguments: argparse.Namespace) -> int:
     from agentgym.retrieval.adopt import adopt_index
 
     if Path(arguments.name).name != arguments.name:
-        raise UsageError(f"the name {arguments.name!r} is no name of a folder")
+        raise UsageError(f"the name {arguments.name!r} is not the name of a folder")
     place = find_place(arguments.name, arguments.corpora)
     folder, named = arguments.folder or place.folder, place.spec.name if place.spec else arguments.name
     for path in (arguments.source, arguments.documents):

@@ -33,7 +33,7 @@ def add_to(commands: Commands[Parser]) -> None:
         help="transcripts of each environment, drawn at random (default: 50)",
     )
     parser.add_argument(
-        "--sample-seed", type=seed, default=0, metavar="SEED", help="seed of the sample (default: 0)"
+        "--sample-seed", type=seed, default=0, metavar="SEED", help="sampling seed (default: 0)"
     )
     parser.add_argument(
         "--suite", metavar="SUITE", help="the run's suite: a shipped one's name, or a TOML file"
