@@ -144,7 +144,7 @@ def test_a_damaged_picture_is_no_episode(pool, tmp_path, data):
     assert len(list(read_episodes(out))) == 1
     table["trajectory"]["final_observation"]["image"]["data"] = data
     out.write_text(f"{json.dumps(table)}\n")
-    with pytest.raises(UsageError, match=r"^[^\n]*, line 1 is no episode: "):
+    with pytest.raises(UsageError, match=r"^[^\n]*, line 1 is not an episode: "):
         list(read_episodes(out))
 
 
@@ -153,10 +153,10 @@ def test_a_damaged_picture_is_no_episode(pool, tmp_path, data):
     [
         ('"won":false', '"won":"yes"', "expected true or false, got 'yes'"),
         ('"won"', '"more"', "unknown key 'more'"),
-        ('"steps":[', '"steps":[{},', "is no episode"),
+        ('"steps":[', '"steps":[{},', "is not an episode"),
         ('"size":2', '"size": 2', "is not written as episodes are"),
-        ('"prompt_ids":"', '"prompt_ids":"!', "is no episode"),
-        ('"logprobs":"', '"logprobs":"AAAA', "is no episode"),
+        ('"prompt_ids":"', '"prompt_ids":"!', "is not an episode"),
+        ('"logprobs":"', '"logprobs":"AAAA', "is not an episode"),
         ("}", "", "not JSON"),
     ],
 )

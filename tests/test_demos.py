@@ -108,7 +108,7 @@ def test_an_action_that_is_no_call_is_refused_in_one_line(tmp_path, monkeypatch)
     monkeypatch.setattr(type(env), "suite_spec", replace(env.suite_spec, tools=(wait,)))
     monkeypatch.setattr("agentgym.envs.sokoban.env.TOOLS", {"agent": (wait,)})
     with pytest.raises(
-        UsageError, match=r"^the action '\w+' is no call of the tools wait: write messages instead$"
+        UsageError, match=r"^the action '\w+' is not a call of the tools wait: write messages instead$"
     ):
         written(tmp_path, format="tools")
 

@@ -199,8 +199,8 @@ def _samples(
         call = call_of(tools, step.action)
         if call is None:
             raise UsageError(
-                f"the action {step.action!r:.80} is no call of the tools {', '.join(t.name for t in tools)}: "
-                "write messages instead"
+                f"the action {step.action!r:.80} is not a call of the tools "
+                f"{', '.join(t.name for t in tools)}: write messages instead"
             )
         function = {"name": call.name, "arguments": dict(call.arguments)}
         called = [{"type": "function", "function": function}]

@@ -79,7 +79,7 @@ AGENTS: Mapping[str, AgentEntry] = {
     ),
     "walkthrough": AgentEntry(
         "agentgym.agents.walkthrough:make_walkthrough",
-        "plays what was recorded with each task",
+        "plays the walkthrough recorded with each task",
         repeatable=True,
     ),
     "scripted": AgentEntry(
@@ -87,14 +87,14 @@ AGENTS: Mapping[str, AgentEntry] = {
     ),
     "model": AgentEntry(
         "agentgym.inference.policy.agent:make_model_agent",
-        "a language model (path=FOLDER), asked as its agent.json says",
+        "a language model (path=FOLDER), prompted as its agent.json says",
         facts="agentgym.inference.policy.agent:model_facts",
         check="agentgym.inference.policy.recomputation:open_checker",
         unplayable="agentgym.agents.table:refuse_slots",
     ),
     "prompting": AgentEntry(
         "agentgym.agents.language.making:make_prompting",
-        "a language model behind an endpoint (endpoint=URL, model=NAME), a prompt of its own every turn",
+        "a language model behind an endpoint (endpoint=URL, model=NAME), a new prompt every turn",
         facts="agentgym.agents.language.making:prompting_facts",
         by_environment=True,
     ),
@@ -106,7 +106,7 @@ AGENTS: Mapping[str, AgentEntry] = {
     ),
     "reflexion": AgentEntry(
         "agentgym.agents.language.making:make_reflexion",
-        "react, with reflections kept between the attempts at a task",
+        "react, with reflections passed on between the attempts at a task",
         facts="agentgym.agents.language.making:reflexion_facts",
         by_environment=True,
         unplayable="agentgym.agents.table:refuse_sides",
@@ -116,7 +116,7 @@ AGENTS: Mapping[str, AgentEntry] = {
         "agentgym.agents.imported:make_imported",
         "somebody else's run, from its log (`agentgym import`); plays nothing",
     ),
-    "human": AgentEntry("agentgym.agents.human:make_human", "you, in the terminal; no suite's agent"),
+    "human": AgentEntry("agentgym.agents.human:make_human", "you, in the terminal; not for suites"),
 }
 """Agents by name. An agent's module is imported when the agent is made."""
 

@@ -30,7 +30,7 @@ def find_loss(reference: str) -> LossFunction | None:
         return None
     found = load_reference(reference, option=True)
     if not callable(found) or isinstance(found, type):
-        raise UsageError(f"objective.loss={reference} is no function: name one that takes a LossInput")
+        raise UsageError(f"objective.loss={reference} is not a function: name one that takes a LossInput")
     return cast(LossFunction, found)
 
 

@@ -265,7 +265,7 @@ class Batch:
             ValueError: there is no such column.
         """
         if name not in _COLUMNS:
-            raise ValueError(f"{name} is no column of a batch; choose one of {', '.join(_COLUMNS)}")
+            raise ValueError(f"{name} is not a column of a batch; choose one of {', '.join(_COLUMNS)}")
         if name == "advantages":
             return self.credit
         if name in ("values", "returns"):

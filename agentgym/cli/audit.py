@@ -20,17 +20,18 @@ def add_to(commands: Commands[Parser]) -> None:
         "results",
         nargs="+",
         metavar="RESULT",
-        help="two results or more: the others are held against the first. A run, packed or not; "
-        "NAME=PERCENT; or FILE.toml#PAPER#TABLE#METHOD#COLUMN[#MODEL], a paper's number. Where known add "
-        ",n=TASKS,seeds=SEEDS,spread=PERCENT,best-of=CHECKPOINTS",
+        help="two or more results; each is compared with the first. A result is a run, packed or not; "
+        "NAME=PERCENT; or FILE.toml#PAPER#TABLE#METHOD#COLUMN[#MODEL], a paper's number. Add what "
+        "you know: ,n=TASKS,seeds=SEEDS,spread=PERCENT,best-of=CHECKPOINTS",
     )
-    parser.add_argument("--env", metavar="LABEL", help="environment, of runs of several")
+    parser.add_argument("--env", metavar="LABEL", help="environment, if the runs have several")
     parser.add_argument(
         "--best-of",
         type=int,
         default=30,
         metavar="K",
-        help="checkpoints to choose from where no result says (default: %(default)s, every fifth of 150)",
+        help="number of checkpoints to choose from, if no result states it (default: %(default)s, every "
+        "fifth of 150)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, an object for each comparison")
     add_allow(parser)

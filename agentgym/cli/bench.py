@@ -57,7 +57,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "--baselines",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="play the suite's or protocol's floor and oracle too, without which most suites rank nothing "
+        help="also play the floor and oracle of the suite or protocol; most suites need them to rank "
         "(default: yes)",
     )
     parser.add_argument(
@@ -65,18 +65,18 @@ def add_to(commands: Commands[Parser]) -> None:
         action="append",
         default=[],
         metavar="LABEL",
-        help="play this environment of the suite, as a suite of its own; repeat for several (default: all)",
+        help="play only this environment, as a separate suite; repeat for several (default: all)",
     )
     parser.add_argument(
         "--limit",
         type=int,
         metavar="N",
-        help="play the first N tasks of each environment, as a suite of its own (default: all)",
+        help="play the first N tasks of each environment, as a separate suite (default: all)",
     )
     parser.add_argument(
         "--estimate",
         action="store_true",
-        help="print calls, tokens and price of models behind endpoints, and ask nothing",
+        help="print calls, tokens and price of models behind endpoints, and send no request",
     )
     parser.add_argument(
         "--download",
@@ -85,10 +85,10 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     add_endpoint_settings(parser)
     parser.add_argument(
-        "--no-probe", action="store_true", help="do not ask endpoints first which parameters they take"
+        "--no-probe", action="store_true", help="do not test first which parameters the endpoints take"
     )
     parser.add_argument(
-        "--num-envs", type=int, default=64, metavar="N", help="episodes played side by side (default: 64)"
+        "--num-envs", type=int, default=64, metavar="N", help="episodes played at once (default: 64)"
     )
     _add_outputs(parser)
 
@@ -97,14 +97,14 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--transcripts",
         action=argparse.BooleanOptionalAction,
-        help="keep what agents were sent and said in transcripts.jsonl (default: of models only)",
+        help="store prompts and responses in transcripts.jsonl (default: for models only)",
     )
     parser.add_argument(
         "--redact",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="regular expression of what transcripts must not hold, besides keys; repeat for several",
+        help="regular expression of text to remove from transcripts, besides keys; repeat for several",
     )
     parser.add_argument(
         "--verify",

@@ -49,11 +49,11 @@ def add_agents(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a model to play too: a directory or OWNER/NAME of the Hugging Face hub, either with :NAME for "
-        "its row, or with --endpoint what the server calls it; repeat for several",
+        help="a model that plays too: a directory or OWNER/NAME of the Hugging Face hub, with :NAME to "
+        "name its row; with --endpoint, the server's name of the model; repeat for several",
     )
     parser.add_argument(
-        "--endpoint", metavar="URL", help="where --model is served, such as http://localhost:8000/v1"
+        "--endpoint", metavar="URL", help="address of the server of --model, such as http://localhost:8000/v1"
     )
     parser.add_argument(
         "--key-env", metavar="VAR", help="environment variable of the endpoint's key (default: no key)"
@@ -61,28 +61,29 @@ def add_agents(parser: Parser) -> None:
     parser.add_argument(
         "--engine",
         choices=("auto", "hf", "vllm"),
-        help="what samples from --model: transformers or vLLM, in bfloat16 on a GPU; auto is vLLM where "
-        "it is installed and a GPU is there, for half a billion weights or more, else hf (default: auto)",
+        help="engine that samples from --model: transformers (hf) or vLLM, in bfloat16 on a GPU; auto "
+        "is vLLM for half a billion weights or more, if it is installed and there is a GPU, else "
+        "hf (default: auto)",
     )
     parser.add_argument(
         "--wording",
         metavar="W",
-        help="of prompts for --model (default: as its agent.json says, generic for a directory without one; "
-        "the suite's with --endpoint)",
+        help="wording of the prompts for --model (default: as in its agent.json, or generic without "
+        "one; with --endpoint the suite's)",
     )
     parser.add_argument(
         "--answer",
         metavar="A",
-        help="how --model is to answer (default: likewise, think-action for a directory without agent.json)",
+        help="answer format of --model (default: as in its agent.json, or think-action without one)",
     )
     parser.add_argument(
         "--rerank",
         metavar="MODEL",
-        help="a saved reward model, such as the reward_model folder of a checkpoint: of several responses "
-        "of --model at each step, play the one it rewards most",
+        help="a saved reward model, such as the reward_model folder of a checkpoint: it chooses among "
+        "several responses of --model at each step",
     )
     parser.add_argument(
-        "--candidates", type=int, metavar="K", help="responses a step for --rerank (default: 4)"
+        "--candidates", type=int, metavar="K", help="responses per step for --rerank (default: 4)"
     )
     parser.add_argument(
         "--option",

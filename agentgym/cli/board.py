@@ -154,7 +154,7 @@ class PlayScreen:
         self._console.set_alt_screen(False)
         self._print_whole()
         try:
-            input("Enter goes on ")
+            input("Enter continues ")
         finally:
             self._console.set_alt_screen(True)
         self.draw()

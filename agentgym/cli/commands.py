@@ -13,24 +13,23 @@ COMMANDS = {
     "play": "Play an episode in the terminal, or watch an agent play it.",
     "bench": "Run a benchmark suite; resumes an interrupted run.",
     "verify": "Verify runs by playing every recorded action again.",
-    "judge": "Ask the judge of a run again, and measure how far its ratings of one transcript lie apart.",
+    "judge": "Ask a run's judge again, and measure how much its ratings of one transcript vary.",
     "leaderboard": "Build the leaderboard of a folder of runs, or pack runs.",
-    "audit": "Audit anybody's results: same tasks, difference, what choosing checkpoints gives by chance.",
+    "audit": "Compare results: their tasks, the difference, and what choosing checkpoints adds by chance.",
     "submit": "Pack a run into one file to send in, or check such files.",
-    "view": "Replay a saved episode in the terminal, step by step, with what the model was sent and said.",
-    "credit": "Measure what steps were worth: the regret of a run, or how near estimators come to the truth.",
+    "view": "Replay a saved episode in the terminal, step by step, with the model's prompts and responses.",
+    "credit": "Measure the value of steps: the regret of a run, or the error of advantage estimators.",
     "site": "Build the leaderboard as static pages, with a viewer of every step, and serve them.",
-    "serve": "Serve a web site that people play in, or an environment, a search index or a model for "
-    "trainers.",
-    "train": "Train a model: by reinforcement learning, or from what an oracle does.",
-    "recipes": "Show the recipes of the papers, setting by setting beside what the papers say.",
-    "plot": "Draw learning curves of training runs: mean and band over the seeds of each algorithm. Or, with "
-    "--what, a diagnostic of one run or several, with its numbers as JSON beside the picture.",
-    "data": "List, download, import and verify official data; write demonstrations; look after data pools.",
-    "import": "Play the actions of somebody else's run, compare what follows, and keep it as a run.",
+    "serve": "Serve a web site for human players, or an environment, a search index or a model for trainers.",
+    "train": "Train a model by reinforcement learning, or by cloning an oracle.",
+    "recipes": "Show the recipes of the papers, each setting beside the paper's own value.",
+    "plot": "Draw learning curves of training runs: mean and band over the seeds of each algorithm. "
+    "With --what, draw a diagnostic of one or several runs, and write its numbers beside it as JSON.",
+    "data": "List, download, import and verify official data; write demonstrations; manage data pools.",
+    "import": "Replay somebody else's log, compare every value that it states, and store it as a run.",
     "index": "Download, build, take over, inspect, query and verify search indexes.",
-    "doctor": "Check the installation; whether a model's tool calls are read; with --cpu or --gpu training "
-    "on this machine: one iteration and more of each learner path, as JSON.",
+    "doctor": "Check the installation, or whether a model's tool calls can be read. With --cpu or "
+    "--gpu, run at least one iteration of each learner path on this machine, and report as JSON.",
 }
 """Description of each command, in the order of ``--help``. A new command is a module, and its name here."""
 

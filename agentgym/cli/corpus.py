@@ -99,7 +99,7 @@ def add_corpus(parser: Parser) -> None:
         "--folder",
         type=Path,
         metavar="FOLDER",
-        help="where passages and indexes are (default: as the description says, else in the cache)",
+        help="folder of passages and indexes (default: as the description says, else in the cache)",
     )
 
 
@@ -109,7 +109,7 @@ def add_corpora(parser: Parser) -> None:
         "--corpora",
         type=Path,
         metavar="FOLDER",
-        help="where descriptions are looked for (default: those that come with agentgym)",
+        help="folder of descriptions (default: those that come with agentgym)",
     )
 
 
@@ -117,12 +117,12 @@ def add_engine(parser: Parser) -> None:
     """Declare what ranks."""
     parser.add_argument(
         "--engine",
-        help="what ranks: bm25, pyserini, exact, faiss, hybrid or remote (default: as the "
+        help="search engine: bm25, pyserini, exact, faiss, hybrid or remote (default: as the "
         "description says, else bm25)",
     )
     parser.add_argument(
         "--encoder",
-        help="what makes texts vectors, for exact, faiss and hybrid: a preset such as minilm or e5-base-v2, "
+        help="encoder of texts, for exact, faiss and hybrid: a preset such as minilm or e5-base-v2, "
         "PRESET@FOLDER, or a sentence-transformers model as FOLDER or OWNER/NAME",
     )
     parser.add_argument(

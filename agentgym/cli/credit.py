@@ -22,7 +22,7 @@ def add_to(commands: Commands[Parser]) -> None:
     """Declare the commands."""
     example = "agentgym credit run results/quick/rules-1a2b3c4d5e6f"
     groups = add_groups(add_command(commands, "credit", None, about=COMMANDS["credit"], example=example))
-    about = "Print the regret of episodes: steps lost against a shortest way to a win, and which lost it."
+    about = "Print the regret of episodes: steps lost compared with a shortest way, and the decisive one."
     parser = add_command(groups, "run", run, about=about, example=example)
     parser.add_argument(
         "run_folder", type=Path, metavar="RUN", help="folder of a run, a packed run, or an archive"

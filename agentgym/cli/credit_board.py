@@ -32,8 +32,8 @@ def add_to(actions: Commands[Parser]) -> None:
     from agentgym.credit.board import Matching
 
     about = (
-        "Hold advantage estimators against the true advantages of a policy that is known, exact where all "
-        "states can be listed, and else estimated from continuations."
+        "Compare advantage estimators with the true advantages of a known policy. These are exact if "
+        "all states can be listed, else estimated from continuations."
     )
     example = "agentgym credit board ezpoints --algorithm gigpo mine:ALGORITHM"
     parser = add_command(actions, "board", run, about=about, example=example)
@@ -52,7 +52,7 @@ def add_to(actions: Commands[Parser]) -> None:
     parser.add_argument(
         "--group-size", type=int, default=8, metavar="N", help="episodes of a group (default: %(default)s)"
     )
-    parser.add_argument("--penalty", action="store_true", help="send rejected actions, and punish them")
+    parser.add_argument("--penalty", action="store_true", help="send rejected actions, at a penalty")
     parser.add_argument(
         "--match", choices=get_args(Matching), default="state", help="criterion of equal states"
     )

@@ -42,7 +42,7 @@ def add_to(commands: Commands[Parser]) -> None:
         actions,
         "import",
         run_import,
-        about="Copy official data into the data directory, checked.",
+        about="Check official data, and copy it into the data directory.",
         example="agentgym data import boxoban ~/boxoban-levels",
     )
     importer.add_argument("name", metavar="NAME", help="a data set")
@@ -62,7 +62,7 @@ def add_to(commands: Commands[Parser]) -> None:
         example="agentgym data verify boxoban",
     )
     verify.add_argument(
-        "names", nargs="*", metavar="NAME", help="data sets or environments (default: all that are here)"
+        "names", nargs="*", metavar="NAME", help="data sets or environments (default: all that you have)"
     )
     demos.add_to(actions)
     data_pool.add_to(actions)

@@ -36,24 +36,24 @@ def add_to(actions: Commands[Parser]) -> None:
         return parser
 
     ls = add("ls", run_ls, "List the groups, oldest first.", "--label good")
-    ls.add_argument("--state", choices=get_args(GroupState), help="only groups of a state")
-    ls.add_argument("--label", metavar="LABEL", help="only groups with a label")
+    ls.add_argument("--state", choices=get_args(GroupState), help="only groups in this state")
+    ls.add_argument("--label", metavar="LABEL", help="only groups with this label")
     ls.add_argument("--json", action="store_true", help="print JSON")
     show = add("show", run_show, "Show the episodes of a group turn by turn.", "task-3")
     tag = add("tag", run_tag, "Add labels to a group, or keep it out of training.", "task-3 good")
-    untag = add("untag", run_tag, "Take labels from a group, or let it be trained on.", "task-3 good")
+    untag = add("untag", run_tag, "Remove labels from a group, or allow training on it.", "task-3 good")
     for parser in (show, tag, untag):
         parser.add_argument("group", metavar="GROUP", help="name of a group")
     for parser, what in ((tag, "never train on it"), (untag, "train on it")):
         parser.add_argument("labels", nargs="*", metavar="LABEL", help="a label")
-        about = f"{what}, whatever was said of its episodes"
+        about = f"{what}, whatever its episodes state"
         parser.add_argument("--untrainable", action="store_true", help=about)
         parser.set_defaults(tags=parser is tag)
-    drop = add("drop", run_drop, "Never train on some groups.", "task-3")
+    drop = add("drop", run_drop, "Exclude groups from training.", "task-3")
     drop.add_argument("groups", nargs="+", metavar="GROUP", help="name of a group")
-    release = add("release", run_release, "Give back what a run that is gone has leased.", "gigpo-1a2b3c4d")
+    release = add("release", run_release, "Release the groups that a dead run has leased.", "gigpo-1a2b3c4d")
     release.add_argument("leased_by", metavar="RUN", help="its name, as `agentgym data pool ls` shows it")
-    about = "Write episodes as JSON lines, late rewards and labels included; dropped groups only by name."
+    about = "Write episodes as JSON lines, with late rewards and labels; dropped groups only by name."
     export = add("export", run_export, about, "--out episodes.jsonl")
     export.add_argument("groups", nargs="*", metavar="GROUP", help="name of a group")
     export.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .jsonl file")
@@ -65,7 +65,7 @@ def _opened(folder: Path) -> Iterator[DataPool]:
     from agentgym.rollout.datapool import DataPool
 
     if not (folder / POOL_FILE).is_file():
-        raise UsageError(f"{folder} is no data pool: name a folder that holds {POOL_FILE}")
+        raise UsageError(f"{folder} is not a data pool: name a folder that holds {POOL_FILE}")
     with DataPool(folder) as pool:
         yield pool
 

@@ -27,7 +27,7 @@ def add_to(actions: Commands[Parser]) -> None:
         "--agent",
         default=default.agent,
         metavar="KIND",
-        help=f"who demonstrates: {' or '.join(DEMONSTRATORS)} (default: {default.agent})",
+        help=f"agent that plays: {' or '.join(DEMONSTRATORS)} (default: {default.agent})",
     )
     parser.add_argument(
         "--format",
@@ -35,7 +35,9 @@ def add_to(actions: Commands[Parser]) -> None:
         metavar="NAME",
         help=f"messages: the action in the answer's text; tools: a tool call (default: {default.format})",
     )
-    parser.add_argument("--split", default=default.split, help=f"only {default.split} is demonstrated")
+    parser.add_argument(
+        "--split", default=default.split, help=f"split of the tasks; only {default.split} is allowed"
+    )
     add_env_options(parser)
     parser.add_argument(
         "--tasks",
@@ -44,13 +46,13 @@ def add_to(actions: Commands[Parser]) -> None:
         metavar="N",
         help=f"the first tasks of the split (default: {default.tasks})",
     )
-    parser.add_argument("--seed", type=seed, default=default.seed, help="of the episodes (default: 0)")
-    parser.add_argument("--wording", default="", help="of the prompts (default: the environment's)")
+    parser.add_argument("--seed", type=seed, default=default.seed, help="seed of the episodes (default: 0)")
+    parser.add_argument("--wording", default="", help="wording of the prompts (default: the environment's)")
     parser.add_argument(
         "--answer",
         default=default.answer,
         metavar="NAME",
-        help=f"how actions are written as messages (default: {default.answer})",
+        help=f"answer format of messages (default: {default.answer})",
     )
     parser.add_argument(
         "--history",

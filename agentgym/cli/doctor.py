@@ -48,8 +48,8 @@ def add_to(commands: Commands[Parser]) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="a model directory, OWNER/NAME of the hub or chat template: are its calls of each suite's tools "
-        "read back?",
+        help="a model directory, OWNER/NAME of the hub or chat template: checks whether its calls of "
+        "each suite's tools are read back",
     )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def add_data(actions: Commands[Parser]) -> None:
     """Declare downloading data."""
-    about = "Fetch official data, check it and import it; an interrupted download goes on where it stopped."
+    about = "Fetch official data, check it and import it; a stopped download continues."
     example = "agentgym data download webshop-small"
     parser = add_command(actions, "download", run_data, about=about, example=example)
     _add_ways(parser, "as `agentgym data list` names it", "agentgym data import NAME FOLDER")
@@ -55,10 +55,8 @@ def add_index(actions: Commands[Parser]) -> None:
 
 
 def _add_ways(parser: Parser, known: str, brought: str) -> None:
-    listed = (
-        f"print an address a line, for `wget -i` or `aria2c -i` elsewhere; `{brought}` takes what they bring"
-    )
-    parser.add_argument("names", nargs="+", metavar="NAME", help=f"what to fetch: {known}")
+    listed = f"print an address a line, for `wget -i` or `aria2c -i` elsewhere; `{brought}` imports the files"
+    parser.add_argument("names", nargs="+", metavar="NAME", help=f"data set to fetch: {known}")
     add_mirror(parser)
     parser.add_argument("--keep", action="store_true", help="leave the fetched files in the cache")
     parser.add_argument("--print-urls", action="store_true", help=listed)
@@ -192,4 +190,4 @@ def _bring(
     try:
         return download(name, fetcher, finish, present, keep=ways.keep)
     except KeyboardInterrupt:
-        raise Interrupt(": what was fetched is kept, and the same command goes on from there") from None
+        raise Interrupt(": fetched files stay, and the same command continues from there") from None

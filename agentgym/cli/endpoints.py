@@ -27,23 +27,23 @@ def add_endpoint_settings(parser: Parser) -> None:
     parser.add_argument(
         "--cache-mode",
         choices=MODES,
-        help="write: answers from the cache, and keeps others; read: keeps none; replay-only: asks nobody "
-        "(default: write with --cache, else off)",
+        help="write: use the cache, and store new answers; read: use it, and store none; replay-only: "
+        "send no request (default: write with --cache, else off)",
     )
     parser.add_argument(
         "--budget-requests",
         type=_count,
         metavar="N",
-        help="requests to endpoints at most (default: no limit)",
+        help="maximum requests to endpoints (default: no limit)",
     )
     parser.add_argument(
-        "--budget-tokens", type=_count, metavar="N", help="tokens, in and out, at most (default: no limit)"
+        "--budget-tokens", type=_count, metavar="N", help="maximum tokens, in and out (default: no limit)"
     )
     parser.add_argument(
-        "--budget-usd", type=amount, metavar="X", help="US dollars by --prices at most (default: no limit)"
+        "--budget-usd", type=amount, metavar="X", help="maximum US dollars, by --prices (default: no limit)"
     )
     parser.add_argument(
-        "--prices", type=Path, metavar="FILE", help="TOML file of prices (default: tokens are counted only)"
+        "--prices", type=Path, metavar="FILE", help="TOML file of prices (default: only tokens are counted)"
     )
 
 

@@ -33,7 +33,7 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--source",
         metavar="NAME",
-        help="instead of a log: a public one, which is fetched; docs/imports.md lists them",
+        help="fetch a public log instead; docs/imports.md lists them",
     )
     add_mirror(parser)
     parser.add_argument(
@@ -47,18 +47,18 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--env",
         metavar="ENV",
-        help="what was played: an id, or with --suite the label of an environment of it",
+        help="environment of the log: an id, or with --suite a label in that suite",
     )
     parser.add_argument("--split", help="split of the tasks (default: the environment's own)")
     add_env_options(parser)
     parser.add_argument(
         "--suite",
         metavar="SUITE",
-        help="make it a run of this suite, on its board: a shipped one's name, or a file",
+        help="put the run on this suite's board: the name of a shipped suite, or a file",
     )
-    parser.add_argument("--agent", metavar="NAME", help="what the row is called (default: the log's name)")
+    parser.add_argument("--agent", metavar="NAME", help="name of the row (default: the log's name)")
     parser.add_argument(
-        "--origin", metavar="TEXT", help="whose run it is, as the board states it (default: the log's name)"
+        "--origin", metavar="TEXT", help="author of the run, as the board shows it (default: the log's name)"
     )
     parser.add_argument(
         "--out",

@@ -37,7 +37,7 @@ def add_to(commands: Commands[Parser]) -> None:
         actions,
         "build",
         run_build,
-        about="Read a corpus's passages and index them; what is there already stays.",
+        about="Read a corpus's passages and index them; existing parts are reused.",
         example="agentgym index build hotpotqa-sample --engine bm25",
     )
     add_corpus(build)
@@ -48,7 +48,7 @@ def add_to(commands: Commands[Parser]) -> None:
         actions,
         "info",
         run_info,
-        about="Show what a corpus and its indexes were made of.",
+        about="Show the sources of a corpus and of its indexes.",
         example="agentgym index info hotpotqa-sample",
     )
     add_corpus(info)
@@ -57,17 +57,17 @@ def add_to(commands: Commands[Parser]) -> None:
         actions,
         "verify",
         run_verify,
-        about="Read passages and indexes again, and check them against what was recorded.",
+        about="Read passages and indexes again, and compare them with their records.",
         example="agentgym index verify hotpotqa-sample",
     )
     add_corpus(verify)
     verify.add_argument("--index", metavar="NAME", help="one index, as `info` names it (default: all)")
-    verify.add_argument("--encoder", help="of an index whose encoder was a folder: its folder")
+    verify.add_argument("--encoder", help="folder of the encoder, if the index was built with one")
     listed = add_command(
         actions,
         "list",
         run_list,
-        about="List the corpora that are described, and those that are built.",
+        about="List described and built corpora.",
         example="agentgym index list",
     )
     add_corpora(listed)
@@ -79,7 +79,7 @@ def _add_adopt(actions: Commands[Parser]) -> None:
         actions,
         "adopt",
         run_adopt,
-        about="Take over an index that others built, as it is: a file of faiss's, or a folder of Lucene's.",
+        about="Take over an index that others built, unchanged: a faiss file, or a Lucene folder.",
         example="agentgym index adopt e5_Flat.index --documents wiki-18.jsonl --encoder e5-base-v2 --name w",
     )
     adopt.add_argument("source", type=Path, metavar="INDEX", help="the file or folder; it stays where it is")
@@ -90,13 +90,13 @@ def _add_adopt(actions: Commands[Parser]) -> None:
         metavar="FILE",
         help="JSON lines of {id, contents} or {id, title, text}, in the order of the vectors",
     )
-    adopt.add_argument(
-        "--name", required=True, help="what the corpus is called: as described, or a name of its own"
-    )
+    adopt.add_argument("--name", required=True, help="name of the corpus: a described one, or a new name")
     add_corpora(adopt)
-    adopt.add_argument("--encoder", help="what made the vectors: e5-base-v2, for Search-R1's and FlashRAG's")
     adopt.add_argument(
-        "--folder", type=Path, metavar="FOLDER", help="where manifests go (default: where NAME is looked for)"
+        "--encoder", help="encoder of the vectors, such as e5-base-v2 for those of Search-R1 and FlashRAG"
+    )
+    adopt.add_argument(
+        "--folder", type=Path, metavar="FOLDER", help="folder for manifests (default: the folder of NAME)"
     )
 
 
@@ -129,7 +129,7 @@ def run_adopt(arguments: argparse.Namespace) -> int:
     from agentgym.retrieval.adopt import adopt_index
 
     if Path(arguments.name).name != arguments.name:
-        raise UsageError(f"the name {arguments.name!r} is no name of a folder")
+        raise UsageError(f"the name {arguments.name!r} is not the name of a folder")
     place = find_place(arguments.name, arguments.corpora)
     folder, named = arguments.folder or place.folder, place.spec.name if place.spec else arguments.name
     for path in (arguments.source, arguments.documents):

@@ -30,9 +30,11 @@ def add_to(commands: Commands[Parser]) -> None:
         type=int,
         default=50,
         metavar="N",
-        help="transcripts of each environment, drawn by chance (default: 50)",
+        help="transcripts of each environment, drawn at random (default: 50)",
     )
-    parser.add_argument("--sample-seed", type=seed, default=0, metavar="SEED", help="which (default: seed 0)")
+    parser.add_argument(
+        "--sample-seed", type=seed, default=0, metavar="SEED", help="sampling seed (default: 0)"
+    )
     parser.add_argument(
         "--suite", metavar="SUITE", help="the run's suite: a shipped one's name, or a TOML file"
     )

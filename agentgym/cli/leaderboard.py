@@ -45,8 +45,8 @@ def add_to(commands: Commands[Parser]) -> None:
         group,
         "build",
         run,
-        about="Verify every run of a folder and write their leaderboard, as Markdown and beside it JSON, CSV "
-        "and LaTeX. Verdicts of this machine are kept in the cache; those that come with runs are not read.",
+        about="Verify every run in a folder, and write the leaderboard as Markdown, JSON, CSV and "
+        "LaTeX. The verdicts of this machine are cached; verdicts that come with runs are ignored.",
         example="agentgym leaderboard build benchmarks/runs --out benchmarks/LEADERBOARD.md",
     )
     parser.add_argument(
@@ -68,8 +68,8 @@ def add_to(commands: Commands[Parser]) -> None:
         group,
         "pack",
         run_pack,
-        about="Pack runs into one small file each, to publish them: without the text of their data, but with "
-        "what a model was sent and said where all tasks ship with this package.",
+        about="Pack each run into one small file to publish, without the texts of its data set. "
+        "Transcripts are included only if all tasks ship with this package.",
         example="agentgym leaderboard pack results/quick/oracle-1a2b3c4d5e6f --out runs",
     )
     pack.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a complete run")

@@ -159,9 +159,9 @@ def add_env_options(parser: Parser) -> None:
 
 def add_mirror(parser: Parser) -> None:
     """Declare the flags that name a mirror."""
-    where = "address, or folder, below which NAME/FILE is looked for first (default: $AGENTGYM_MIRROR)"
+    where = "address or folder where NAME/FILE is searched first (default: $AGENTGYM_MIRROR)"
     parser.add_argument("--mirror", default="", metavar="URL", help=where)
-    parser.add_argument("--only-mirror", action="store_true", help="ask nothing but the mirror")
+    parser.add_argument("--only-mirror", action="store_true", help="use only the mirror")
 
 
 def env_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def add_suites(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="SUITE",
-        help="a suite file that runs are of, where none ships with its name; repeat for several "
+        help="suite file of runs whose suite does not ship; repeat for several "
         "(default: suites/NAME.toml in a folder above the run)",
     )
 
@@ -202,7 +202,7 @@ def add_allow(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="code that a run or its suite may name beyond what is installed, MODULE:NAME, or the full path "
+        help="MODULE:NAME that a run or its suite may import although it is not installed, or the full path "
         "of a folder that it may read; repeat for several (default: none)",
     )
 
@@ -214,8 +214,8 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="most that verifying one run may take: memory in GiB (default: 8), processor and wall in "
-        "seconds (900, 3600), files that are open (256); repeat for several",
+        help="limit for verifying one run: memory in GiB (default: 8), processor and wall in seconds "
+        "(900, 3600), open files (256); repeat for several",
     )
 
 

@@ -41,7 +41,7 @@ def add_to(commands: Commands[Parser]) -> None:
         action="append",
         type=int,
         metavar="N",
-        help="with --what: an iteration whose kept rollouts are looked at; repeat for several (default: all)",
+        help="with --what: an iteration whose stored rollouts are used; repeat for several (default: all)",
     )
     parser.add_argument("--list", action="store_true", help="list the diagnostics and what they need")
     parser.add_argument(
@@ -56,8 +56,8 @@ def add_to(commands: Commands[Parser]) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="output file, .png or .svg (default: curves.png, or the diagnostic's name, in the folder of a "
-        "single run; of several runs here)",
+        help="output file, .png or .svg (default: curves.png, or the diagnostic's name, in the folder "
+        "of a single run; for several runs, here)",
     )
     parser.add_argument(
         "--smooth",
@@ -68,7 +68,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "decay, such as 0.95 (default: 1)",
     )
     parser.add_argument(
-        "--threshold", type=float, metavar="VALUE", help="say where each line first is VALUE or more"
+        "--threshold", type=float, metavar="VALUE", help="report where each line first reaches VALUE"
     )
     parser.add_argument("--title", help="title (default: what the runs have in common)")
     parser.add_argument("--each", action="store_true", help="a line for every run, without bands")

@@ -46,7 +46,7 @@ def add_to(commands: Commands[Parser]) -> None:
     showing.add_argument(
         "--env",
         metavar="NAME",
-        help="of an algorithm: environment, such as WebShop, or its id (default: all)",
+        help="environment of an algorithm's recipes, such as WebShop, or its id (default: all)",
     )
     comparing = add_command(
         within,

@@ -42,7 +42,7 @@ def _add_suite(servers: Commands[Parser], suite: str) -> None:
         servers,
         suite,
         run,
-        about=f"Serve {suite} as a web site that people play in.",
+        about=f"Serve {suite} as a web site for human players.",
         example=f"agentgym serve {suite} --split test --record recordings",
     )
     parser.set_defaults(suite=suite)
@@ -69,10 +69,11 @@ def _add_env(servers: Commands[Parser]) -> None:
         parser,
         "--limit",
         "sessions (at once), idle (seconds until one ends), body (bytes of a message), rate (messages a "
-        "second from an address) or patience (seconds for a request to come whole); repeat for several",
+        "second from an address) or patience (seconds for a request to arrive "
+        "completely); repeat for several",
     )
     parser.add_argument(
-        "--token", type=Path, metavar="FILE", help="file with what clients have to show as their bearer token"
+        "--token", type=Path, metavar="FILE", help="file with the bearer token that clients must send"
     )
     add_address(parser)
 
@@ -89,7 +90,7 @@ def _add_retrieval(servers: Commands[Parser]) -> None:
     add_corpus(parser)
     add_engine(parser)
     parser.add_argument(
-        "-k", type=int, default=3, help="passages for each query where a request does not say (default: 3)"
+        "-k", type=int, default=3, help="passages per query, if a request does not state k (default: 3)"
     )
     parser.add_argument(
         "--quote-titles",

@@ -30,37 +30,38 @@ def add_gateway(servers: Commands[Parser]) -> None:
         servers,
         "gateway",
         run_gateway,
-        about="Serve a model to agents of others as OpenAI and Anthropic do; sessions become training data.",
+        about="Serve a model to other agent programs, by OpenAI's or Anthropic's API; sessions become "
+        "training data.",
         example="agentgym serve gateway models/qwen --env agentgym/WebShop-v0 --pool pool --group-size 8",
     )
     model_help = "model directory, OWNER/NAME of the hub, or tiny: an untrained model made for --env"
     parser.add_argument("model", metavar="MODEL", help=model_help)
     parser.add_argument("--engine", choices=("hf", "vllm", "server"), default="hf", help="default: hf")
-    add_repeated(parser, "--server", "of a vllm serve process; repeat", metavar="URL")
+    add_repeated(parser, "--server", "address of a vllm serve process; repeat for several", metavar="URL")
     add_repeated(parser, "--engine-option", "more arguments of vllm.LLM")
     dtypes = ("float32", "bfloat16")
     parser.add_argument("--dtype", choices=dtypes, default=dtypes[0], help="default: float32")
-    parser.add_argument("--device", help="of the engine hf (default: a GPU where there is one)")
-    add_repeated(parser, "--template-option", "of the chat template")
+    parser.add_argument("--device", help="device of the engine hf (default: a GPU if there is one)")
+    add_repeated(parser, "--template-option", "option of the chat template")
     for name, metavar, about in (
         ("--follow", "RUN", "sample with the newest checkpoint of this training run"),
-        ("--record", "FILE", "write down what the engine generates"),
+        ("--record", "FILE", "record what the engine generates"),
         ("--replay", "FILE", "answer from such a recording, without weights"),
         ("--pool", "DIR", "data pool that takes completed sessions"),
         ("--journal", "DIR", "folder of open sessions (default: sessions in --pool, or a temporary one)"),
-        ("--token", "FILE", "file with what clients show as their API key"),
+        ("--token", "FILE", "file with the API key that clients must send"),
     ):
         parser.add_argument(name, type=Path, metavar=metavar, help=about)
     env_help = "environment that the sessions play; module:id imports a module"
     parser.add_argument("--env", metavar="ID", help=env_help)
     parser.add_argument("--split", help="split of its tasks (default: the environment's own)")
     add_env_options(parser)
-    parser.add_argument("--group-size", type=int, metavar="N", help="episodes of a group that does not say")
+    parser.add_argument("--group-size", type=int, metavar="N", help="episodes of a group that states no size")
     add_repeated(
         parser,
         "--limit",
-        "sessions (at once), idle (seconds), body (bytes), tokens (of an answer that does not say) or "
-        "patience (seconds for a request to come whole); repeat for several",
+        "sessions (at once), idle (seconds), body (bytes), tokens (of an answer without a limit) or "
+        "patience (seconds for a request to arrive completely); repeat for several",
     )
     add_address(parser)
 

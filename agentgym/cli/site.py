@@ -35,8 +35,8 @@ def _add_build(group: Commands[Parser], example: str) -> None:
         group,
         "build",
         run_build,
-        about="Verify every run in a folder, replay its episodes, and write the pages; the old site stays "
-        "until the new one is whole.",
+        about="Verify every run in a folder, replay its episodes, and write the pages; the old site "
+        "stays until the new one is complete.",
         example=example,
     )
     parser.add_argument(
@@ -99,7 +99,7 @@ def _add_serve(group: Commands[Parser]) -> None:
         group,
         "serve",
         run_serve,
-        about="Serve a site that was built, to browsers on this machine or, with --host, on others.",
+        about="Serve a built site to browsers on this machine, or with --host on other machines.",
         example="agentgym site serve site --port 8000",
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the site")

@@ -39,8 +39,8 @@ def add_to(commands: Commands[Parser]) -> None:
         group,
         "pack",
         run_pack,
-        about="Verify runs and write an archive of each: the packed run, what verification found, a card and "
-        "the transcripts where all tasks are built in. The same run gives the same bytes.",
+        about="Verify runs and write an archive of each: the packed run, the result of verification, a "
+        "card, and the transcripts if all tasks are built in. The same run gives the same bytes.",
         example="agentgym submit pack results/quick/gigpo-1a2b3c4d5e6f --contact me@example.org",
     )
     pack.add_argument(
@@ -48,8 +48,8 @@ def add_to(commands: Commands[Parser]) -> None:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="folder of a complete run; several, such as the training seeds of one agent, name each other, "
-        "and only such runs are joined in one row",
+        help="folder of a complete run; to join several in one row, such as the training seeds of one "
+        "agent, pack them in one command",
     )
     pack.add_argument(
         "--out",
@@ -59,18 +59,18 @@ def add_to(commands: Commands[Parser]) -> None:
         help="the file goes to FOLDER/SUITE/ (default: benchmarks/submissions)",
     )
     for flag, about in (
-        ("--contact", "who answers for the run"),
-        ("--licence", "of the agent and its weights"),
-        ("--training-data", "what the agent has been trained on, in words"),
+        ("--contact", "address of the person responsible for the run"),
+        ("--licence", "licence of the agent and its weights"),
+        ("--training-data", "training data of the agent, in words"),
     ):
-        pack.add_argument(flag, metavar="TEXT", help=f"{about} (default: what the run's agent says)")
+        pack.add_argument(flag, metavar="TEXT", help=f"{about} (default: as the run's agent states)")
     add_allow(pack)
     check = add_command(
         group,
         "check",
         run_check,
-        about="Play the runs of archives again. Says in one line each what is missing or does not replay; "
-        "exit code 1 where anything is.",
+        about="Replay the runs of archives, and print a line for everything that is missing or does "
+        "not replay; the exit code is then 1.",
         example="agentgym submit check benchmarks/submissions/quick/oracle-1a2b3c4d5e6f.submission.zip",
     )
     check.add_argument("archives", type=Path, nargs="+", metavar="ARCHIVE")

@@ -156,7 +156,7 @@ def _add_environments(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="ID=GROUPS[:ALGORITHM]",
-        help="a further environment, with so many groups in every batch, for example "
+        help="a further environment, with its number of groups in every batch, for example "
         "agentgym/EZPoints-v0=8 or agentgym/EZPoints-v0=8:gigpo; repeatable",
     )
 
@@ -173,7 +173,7 @@ def _add_machine(parser: Parser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="train a model of a billion weights on one CPU thread all the same",
+        help="train even a model of a billion weights on one CPU thread",
     )
     parser.add_argument(
         "--learner", metavar="DEVICES", help="CUDA devices that learn, such as 0-5, one for each process"
@@ -189,10 +189,13 @@ def _add_machine(parser: Parser) -> None:
         nargs="?",
         const=1,
         metavar="DEVICES",
-        help="print the memory of each of so many devices (default: 1), load nothing and train nothing",
+        help="print the memory that each of this many devices needs (default: 1); loads and trains nothing",
     )
     parser.add_argument(
-        "--device-memory", type=float, metavar="GIB", help="of a GPU to plan for (default: this machine's)"
+        "--device-memory",
+        type=float,
+        metavar="GIB",
+        help="memory of the GPU to plan for (default: this machine's)",
     )
 
 

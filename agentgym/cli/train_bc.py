@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics
     from agentgym.training.config import TrainConfig
 
-ABOUT = "Teach a model what an environment's oracle or rule does (behaviour cloning), before an algorithm."
+ABOUT = "Clone an environment's oracle or rules into a model (behaviour cloning), as a warm start."
 
 _FLAGS = {
     "env_id": "--env",
@@ -49,7 +49,9 @@ def add_bc(commands: Commands[Parser]) -> None:
         "--model", default="tiny", help="tiny, tiny:SIZE or a model directory (default: tiny)"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="random seed (default: 0)")
-    parser.add_argument("--teacher", metavar="AGENT", help="who is cloned: oracle or rules (default: oracle)")
+    parser.add_argument(
+        "--teacher", metavar="AGENT", help="agent to clone: oracle or rules (default: oracle)"
+    )
     parser.add_argument("--tasks", type=int, metavar="N", help="number of training tasks the teacher plays")
     parser.add_argument("--epochs", type=int, metavar="N", help="number of epochs")
     parser.add_argument(
@@ -66,7 +68,7 @@ def add_bc(commands: Commands[Parser]) -> None:
         metavar="FOLDER",
         help="output directory, a model directory (default: under runs/)",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run in --out")
+    parser.add_argument("--resume", action="store_true", help="continue the interrupted run in --out")
 
 
 def run(arguments: argparse.Namespace) -> int:

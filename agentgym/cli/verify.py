@@ -34,13 +34,14 @@ def add_to(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--suite",
         metavar="SUITE",
-        help="the suite the runs claim to be of: a shipped one's name, or a TOML file (default: by its name)",
+        help="suite of the runs: the name of a shipped suite, or a TOML file (default: by the name in "
+        "the run)",
     )
     parser.add_argument(
         "--rerun",
         action="store_true",
         default=None,
-        help="let the agent play everything again (default: for random, oracle, rules and their like)",
+        help="let the agent play everything again (default: only random, oracle, rules and similar)",
     )
     parser.add_argument(
         "--model",
@@ -49,10 +50,10 @@ def add_to(commands: Commands[Parser]) -> None:
         "run's transcripts",
     )
     parser.add_argument(
-        "--sample", type=int, metavar="N", help="with --model: responses that are recomputed (default: 200)"
+        "--sample", type=int, metavar="N", help="with --model: number of recomputed responses (default: 200)"
     )
     parser.add_argument(
-        "--sample-seed", type=seed, metavar="SEED", help="with --model: which (default: drawn by chance)"
+        "--sample-seed", type=seed, metavar="SEED", help="with --model: seed of the sample (default: random)"
     )
     add_allow(parser)
     add_limits(parser)

@@ -50,7 +50,7 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--step", type=int, metavar="N", help="show only the state after step N and stop")
     parser.add_argument(
-        "--regret", action="store_true", help="show after each step how many it loses against a shortest way"
+        "--regret", action="store_true", help="show the steps that each step loses against a shortest way"
     )
     parser.add_argument(
         "--export",

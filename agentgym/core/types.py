@@ -147,7 +147,7 @@ class Snapshot:
                 raise ValueError("their checksum does not fit")
             values = list(typed(_FIELDS, decode(body), "it"))
             if _TASK_ID.fullmatch(values[3]) is None:
-                raise ValueError(f"{values[3]!r:.60} is no id of a task")
+                raise ValueError(f"{values[3]!r:.60} is not an id of a task")
         except ValueError as error:
             raise UsageError(f"these bytes of a snapshot are damaged: {error}; write them anew") from error
         values[3] = NamedTask(values[3])

@@ -101,7 +101,7 @@ class Fetcher:
         self.mirror = self.mirror or os.environ.get(MIRROR_VARIABLE, "")
         if self.mirror and not Path(self.mirror).is_dir():
             if "://" not in self.mirror:
-                raise UsageError(f"mirror {self.mirror!r:.200} is no address, and no such folder exists")
+                raise UsageError(f"mirror {self.mirror!r:.200} is not an address, and no such folder exists")
             check_url(self.mirror)
         if self.only_mirror and not self.mirror:
             raise UsageError("--only-mirror asks nothing but the mirror: name one with --mirror")

@@ -177,7 +177,7 @@ class RecordFile:
 
         if form is not None and self.about.get("format") != form:
             raise UsageError(
-                f"{path} is no store of {holds} of this version: delete it and import the data again"
+                f"{path} is not a store of {holds} of this version: delete it and import the data again"
             )
 
     def read(self, start: int, size: int) -> bytes:
@@ -225,7 +225,7 @@ def _encoded(key: str) -> bytes:
 
 
 def _damaged(path: Path, reason: str) -> UsageError:
-    return UsageError(f"{path} is no whole file of records ({reason}): delete it and import the data again")
+    return UsageError(f"{path} is incomplete ({reason}): delete it and import the data again")
 
 
 def _digest(data: bytes) -> bytes:

@@ -162,4 +162,4 @@ def check_url(url: str) -> None:
     except ValueError:
         good = False
     if not good or not url.isascii() or any(c.isspace() or not c.isprintable() for c in url):
-        raise UsageError(f"{url!r:.200} is no address: it begins with https:// or http:// and a host")
+        raise UsageError(f"{url!r:.200} is not an address: it begins with https:// or http:// and a host")

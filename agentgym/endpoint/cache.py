@@ -67,7 +67,7 @@ class AnswerCache:
         value = loads_json(row[0], f"{self.path}: the answer {key[:12]}")
         if not isinstance(value, dict):
             raise UsageError(
-                f"{self.path}: the answer {key[:12]} is no object; remove the file, or get it again"
+                f"{self.path}: the answer {key[:12]} is not an object; remove the file, or get it again"
             )
         return value
 
@@ -121,7 +121,7 @@ class AnswerCache:
         application = self._reader.execute("PRAGMA application_id").fetchone()[0]
         version = self._reader.execute("PRAGMA user_version").fetchone()[0]
         if (application, version) != (_APPLICATION, SCHEMA):
-            raise UsageError(f"{self.path} is no cache of answers of schema {SCHEMA}: name another file")
+            raise UsageError(f"{self.path} is not a cache of answers of schema {SCHEMA}: name another file")
 
     def _broken(self, error: sqlite3.Error) -> UsageError:
         return UsageError(

@@ -110,7 +110,7 @@ class ChatSender:
             except LostConnectionError as error:
                 failed = RetryableError(str(error), slow=error.slow)
             except MalformedAnswerError as error:
-                failed = RetryableError(f"what it says is no answer: {error}")
+                failed = RetryableError(f"its response is not a chat completion: {error}")
             else:
                 if reply.finish_reason == "content_filter":
                     raise ContentFilteredError(f"{self._who(request)} kept its answer back: content_filter")

@@ -122,7 +122,7 @@ def checked_url(url: str) -> str:
     except ValueError:
         problem = "its host or port is none"
     if problem or parts.scheme not in ("http", "https"):
-        raise UsageError(f"endpoint: url is no address of a server: {problem or 'it has no scheme'}; {form}")
+        raise UsageError(f"endpoint: url is no server's address: {problem or 'it has no scheme'}; {form}")
     if "@" in parts.netloc:
         raise UsageError(
             f"endpoint: url holds credentials; {form}, and name the key's environment variable in key_env"
@@ -139,4 +139,4 @@ def _check_extra(extra: Mapping[str, Any]) -> None:
     try:
         check_json(json.dumps(dict(extra), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise UsageError(f"endpoint: extra is no JSON: {error}") from error
+        raise UsageError(f"endpoint: extra is not JSON: {error}") from error

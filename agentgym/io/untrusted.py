@@ -122,7 +122,7 @@ def read_lines(path: Path, remedy: str) -> Iterator[bytes]:
 def check_regular(path: Path, found: os.stat_result) -> None:
     """Refuse a path at which something else than a file was found; ``found`` is its status."""
     if not stat.S_ISREG(found.st_mode):
-        raise UsageError(f"{path} is no regular file; put the file itself there")
+        raise UsageError(f"{path} is not a regular file; put the file itself there")
 
 
 def read_json(path: Path, *, largest: int = MAX_FILE_SIZE) -> Any:
@@ -222,7 +222,7 @@ def _number(digits: str) -> float:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def read_toml_table(path: Path) -> dict[str, Any]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no TOML: not UTF-8 text (byte {error.start})") from error
+        raise UsageError(f"{path} is not TOML: not UTF-8 text (byte {error.start})") from error
     return loads_toml(text.replace("\r\n", "\n"), str(path))
 
 
@@ -259,7 +259,7 @@ def loads_toml(text: str, where: str) -> dict[str, Any]:
         _check_toml(text)
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is no TOML: {error}") from error
+        raise UsageError(f"{where} is not TOML: {error}") from error
 
 
 def _check_toml(text: str) -> None:

@@ -315,7 +315,7 @@ _template = cache(load_template)
 def _check_option(name: str, value: Any) -> None:
     """Refuse what is no option of a chat template."""
     if not name.isidentifier() or name in NO_OPTIONS or name.startswith("_") or name.endswith("_token"):
-        raise UsageError(f"template_options: {name!r} is no option of a chat template: leave it out")
+        raise UsageError(f"template_options: {name!r} is not an option of a chat template: leave it out")
     plain = isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
     if not plain:
         raise UsageError(

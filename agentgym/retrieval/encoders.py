@@ -344,8 +344,8 @@ def _check_modules(folder: Path) -> None:
     path = folder / "modules.json"
     if not path.is_file():
         raise UsageError(
-            f"{folder} is no sentence-transformers model (it has no modules.json): name another, or one of "
-            f"{', '.join(PRESETS)}"
+            f"{folder} is not a sentence-transformers model (it has no modules.json): name another, or "
+            f"one of {', '.join(PRESETS)}"
         )
     for module in _modules(path):
         if not str(module.get("type")).startswith("sentence_transformers."):
@@ -355,7 +355,7 @@ def _check_modules(folder: Path) -> None:
 def _modules(path: Path) -> list[dict[str, Any]]:
     modules = read_json(path, largest=_MAX_CONFIG_SIZE)
     if not (isinstance(modules, list) and all(isinstance(module, dict) for module in modules)):
-        raise UsageError(f"{path} is no list of modules: get the model again")
+        raise UsageError(f"{path} is not a list of modules: get the model again")
     return modules
 
 
@@ -368,7 +368,7 @@ def _pooling(folder: Path) -> str:
                 names = [key for key, value in config.items() if value is True and key in _POOLINGS]
                 named = config.get("pooling_mode")
                 return named if isinstance(named, str) else "+".join(_POOLINGS[name] for name in names)
-            raise UsageError(f"{path} is no table: get the model again")
+            raise UsageError(f"{path} is not a table: get the model again")
     return "none"
 
 

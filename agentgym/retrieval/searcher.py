@@ -175,7 +175,7 @@ def read_hits(answer: Any, store: PassageStore) -> Hits:
         if not all(type(score) in (int, float) and abs(score) < _MAX_SCORE for score in scores):
             raise ValueError("scores are finite numbers")
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{answer!r:.60} is no answer of a search: {error}") from error
+        raise UsageError(f"{answer!r:.60} is not an answer of a search: {error}") from error
     return Hits(np.array(numbers, np.int32), np.array(scores, np.float32))
 
 

@@ -440,7 +440,7 @@ def _episode(row: sqlite3.Row) -> Trajectory:
         return played
     numbers = isinstance(late, float) and isinstance(score, float) and isinstance(row["won"], int)
     if not (numbers and played.steps and isfinite(played.steps[-1].reward + late) and isfinite(score)):
-        raise UsageError(f"{where} has a reward that is no number, or no step: put back a copy of it")
+        raise UsageError(f"{where} has a reward that is not a number, or no step: put back a copy of it")
     *steps, last = played.steps
     steps.append(replace(last, reward=last.reward + late))
     return replace(played, steps=tuple(steps), won=bool(row["won"]), score=score)

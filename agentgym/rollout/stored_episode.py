@@ -164,7 +164,7 @@ def timeless(trajectory: Trajectory) -> Trajectory:
 def read_trajectory(text: Any, where: str) -> Trajectory:
     """Read what `pack` wrote of a trajectory; UsageError, which begins with ``where``, for anything else."""
     if not isinstance(text, str):
-        raise UsageError(f"{where} is no text: put back a copy of it")
+        raise UsageError(f"{where} is not text: put back a copy of it")
     table = {"trajectory": loads_json(text, where)}
     _unpack(table, where)
     return parse(Trajectory, table["trajectory"], where)
@@ -181,7 +181,7 @@ def _unpack(table: Any, where: str) -> None:
         if "unplayed" in episode:
             _unpack_arrays(episode["unplayed"])
     except (AttributeError, KeyError, TypeError, ValueError, struct.error) as error:
-        raise UsageError(f"{where} is no episode: {error!r:.80}; get it again") from error
+        raise UsageError(f"{where} is not an episode: {error!r:.80}; get it again") from error
 
 
 def pack_completion(completion: Completion) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _reports(suite: str, folder: Path) -> Iterator[ReportTable]:
             continue
         table = read_json(path)
         if not isinstance(table, dict):
-            raise UsageError(f"{path} is no report: restore it, or name another folder with --reports")
+            raise UsageError(f"{path} is not a report: restore it, or name another folder with --reports")
         rows = table.pop("rows", [])
         lines = tuple(_line(row) for row in rows if isinstance(row, dict) and "contestant" in row)
         yield ReportTable(name, lines, tuple(_numbers(table)))

@@ -53,7 +53,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     out = Path(os.path.abspath(out))
     if out.is_dir() and any(out.iterdir()) and not (out / MARKER).is_file():
         raise UsageError(
-            f"{out} is no site, and is not overwritten: name an empty or a new folder with --out"
+            f"{out} is not a site, and is not overwritten: name an empty or a new folder with --out"
         )
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file: name a folder with --out")
@@ -115,7 +115,7 @@ class FolderSite:
         """Take the folder of a site."""
         if not (folder / MARKER).is_file():
             raise UsageError(
-                f"{folder} is no site: build one with `agentgym site build RESULTS --out {folder}`"
+                f"{folder} is not a site: build one with `agentgym site build RESULTS --out {folder}`"
             )
         self._folder = folder.resolve()
 

@@ -252,7 +252,7 @@ OWN = 'id = "own"\nversion = 1\nextends = "generic"\n'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id = ", "is no TOML: .*"),
+        ("id = ", "is not TOML: .*"),
         ('id = "own"', "lacks 'version': add it"),
         ('id = "own"\nversion = 1', "lacks 'separator': add it"),
         (OWN + "roles = 1", r"has an unknown key 'roles'.*; it takes id, version, .*"),

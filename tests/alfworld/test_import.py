@@ -162,7 +162,7 @@ def test_a_recording_tells_the_family_where_the_folder_does_not(home):
         (game(grammar=None), "'grammar' is missing"),
         (game(pddl_domain=" "), "'pddl_domain' is missing"),
         (game(pddl_problem=3), "'pddl_problem' is missing"),
-        (game(walkthrough="look"), "'walkthrough' is no list of commands"),
+        (game(walkthrough="look"), "'walkthrough' is not a list of commands"),
     ],
 )
 def test_a_damaged_game_is_named(home, text, message):
@@ -250,10 +250,10 @@ def test_a_damaged_store_is_named(home):
     whole = path.read_bytes()
     for damaged in (b"", b"x" + whole[1:], whole[:-1], whole[:-40] + b"x" * 10 + whole[-30:]):
         path.write_bytes(damaged)
-        with pytest.raises(UsageError, match=r"train\.games is no whole file of records"):
+        with pytest.raises(UsageError, match=r"train\.games is incomplete"):
             open_store(path)
     path.write_bytes(whole[:20] + b"xxxx" + whole[24:])
-    with pytest.raises(UsageError, match=r"train\.games is no whole store of games"):
+    with pytest.raises(UsageError, match=r"train\.games is not a complete store of games"):
         open_store(path)
     assert list(find_damage(data_source("alfworld"), progress=quiet)) == [f"{path} is not what was imported"]
 
@@ -268,7 +268,7 @@ def test_a_game_damaged_in_a_store_is_named(home):
     path.write_bytes(whole[:start] + b"xxxx" + whole[start + 4 :])
     damaged = open_store(path)
     assert damaged.read(0) == GameText.parse(game(0), "x")
-    with pytest.raises(UsageError, match=f"no whole store of games .{SEEN}1"):
+    with pytest.raises(UsageError, match=f"not a complete store of games .{SEEN}1"):
         damaged.read(1)
 
 
@@ -291,7 +291,7 @@ def test_records_of_another_kind_are_no_store(home):
     with RecordWriter(path) as writer:
         writer.finish({}, {"about": "something else"})
     with pytest.raises(
-        UsageError, match=r"x\.games is no store of games of this version.*import the data again"
+        UsageError, match=r"x\.games is not a store of games of this version.*import the data again"
     ):
         open_store(path)
 

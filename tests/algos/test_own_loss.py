@@ -133,7 +133,7 @@ def test_a_reference_is_found_and_its_source_recorded():
     [
         ("examples.own_loss", "write module:attribute"),
         ("examples.own_loss:cisp", "did you mean 'cispo'"),
-        ("examples.own_loss:LossInput", "is no function"),
+        ("examples.own_loss:LossInput", "is not a function"),
         ("math:exp", "has no source to record"),
         ("no_such_module_here:loss", "there is no module"),
     ],

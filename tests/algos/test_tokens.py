@@ -137,7 +137,7 @@ def test_a_missing_or_misshapen_column_is_named():
         Batch.of(STEPS, np.zeros(4), credit="episode", old_log_probs=np.zeros(5))
     with pytest.raises(ValueError, match="valued is missing"):
         Batch.of(STEPS, np.zeros(4), credit="step", old_log_probs=np.zeros(5), values=np.zeros(4))
-    with pytest.raises(ValueError, match="credit is no column"):
+    with pytest.raises(ValueError, match="credit is not a column"):
         learner_batch().padded("credit")
 
 

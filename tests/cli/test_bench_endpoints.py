@@ -251,7 +251,7 @@ def test_a_model_directory_without_an_agent_file(cli, suite, tmp_path):
         (("--model", "m", "--option", "engine=vllm"), "has its own flag: use --engine"),
         (("--endpoint", URL, "--model", "m", "--option", "model=x"), "has its own flag: use --model"),
         (("--endpoint", URL, "--model", "m", "--option", "temprature=1"), "did you mean 'temperature'?"),
-        (("--endpoint", "localhost", "--model", "m"), "url is no address of a server"),
+        (("--endpoint", "localhost", "--model", "m"), "url is no server's address"),
         (("--endpoint", "https://me:secret@host/v1", "--model", "m"), "url holds credentials"),
         (("--endpoint", URL, "--model", "m", "--key-env", "sk-123"), "and never the key itself"),
         (("--cache-mode", "read"), "--cache-mode read needs the cache: name its file with --cache"),

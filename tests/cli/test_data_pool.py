@@ -66,7 +66,7 @@ def test_a_stranger_s_pool_is_refused_in_one_line(refused, folder, name, tmp_pat
         complaint = refused("data", "pool", *words)
         assert "pool.sqlite" in complaint
         assert "\x1b" not in complaint
-        assert "Error" not in complaint.partition("is no episode")[0]
+        assert "Error" not in complaint.partition("is not an episode")[0]
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -89,7 +89,7 @@ def test_what_no_pool_writes_is_never_leased(folder, name, tmp_path):
         with pytest.raises(UsageError, match=r"^[^\n]+$"):
             pool.lease("run", 1, 2, oldest_version=None)
         if name in LATE:
-            with pytest.raises(UsageError, match="a reward that is no number"):
+            with pytest.raises(UsageError, match="a reward that is not a number"):
                 pool.export(tmp_path / "out.jsonl")
 
 
@@ -122,8 +122,8 @@ def test_pipes_and_links_are_not_opened(refused, folder, tmp_path, end):
         place.unlink(missing_ok=True)
         make(place)
         complaint = refused("data", "pool", "ls", folder)
-        assert "is no regular file" in complaint or "is no data pool" in complaint
-        with pytest.raises(UsageError, match="is no regular file"):
+        assert "is not a regular file" in complaint or "is not a data pool" in complaint
+        with pytest.raises(UsageError, match="is not a regular file"):
             DataPool(folder)
     assert not elsewhere.exists()
 
@@ -225,7 +225,7 @@ def test_what_is_exported_is_read(cli, folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("ls", "{tmp}"), "is no data pool: name a folder that holds pool.sqlite"),
+        (("ls", "{tmp}"), "is not a data pool: name a folder that holds pool.sqlite"),
         (("show", "{pool}", "x"), "has no group 'x'"),
         (("tag", "{pool}", "a"), "give labels, or --untrainable"),
         (("tag", "{pool}", "a", "\n"), "1 to 200 printable characters"),

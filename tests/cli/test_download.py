@@ -137,7 +137,7 @@ def test_what_cannot_be_had_is_one_line(refused, host):
     assert "did you mean 'boxoban'?" in refused("data", "download", "boxobam")
     assert "did you mean 'small'?" in refused("index", "download", "smal")
     assert "name one with --mirror" in refused("data", "download", "boxoban", "--only-mirror")
-    assert "is no address" in refused("data", "download", "boxoban", "--mirror", "nowhere")
+    assert "is not an address" in refused("data", "download", "boxoban", "--mirror", "nowhere")
     handler.faults["/gated/queries.jsonl"] = [mirror.status(403)]
     complaint = refused("data", "download", "gated", "--mirror", url, "--only-mirror")
     assert "accept the terms at https://example.com/terms" in complaint
@@ -153,7 +153,7 @@ def test_ctrl_c_says_what_stays(cli, host, monkeypatch):
     code, _, err = cli("data", "download", "boxoban", "--mirror", url)
     assert code == 130
     assert err.count("\n") == 1
-    assert err.endswith("interrupted: what was fetched is kept, and the same command goes on from there\n")
+    assert err.endswith("interrupted: fetched files stay, and the same command continues from there\n")
 
 
 def test_a_corpus_is_ready_to_search(cli, host, tmp_path):

@@ -425,7 +425,11 @@ def test_what_is_not_at_hand_is_not_compared(run_import, alfworld):
         ("jsonl", '{"task": "x", "steps": [{"action": 3}]}', "steps: action: expected a string, got 3"),
         ("jsonl", '{"steps": []}', "it says neither the task nor what was seen first"),
         ("chat", '{"messages": [{"role": "user", "content": "x"}]}', "holds no tool call"),
-        ("chat", '{"messages": [{"content": "x"}]}', "is no list of OpenAI's chat messages: KeyError 'role'"),
+        (
+            "chat",
+            '{"messages": [{"content": "x"}]}',
+            "is not a list of OpenAI's chat messages: KeyError 'role'",
+        ),
         ("react", "Hello", "no episode: one begins with"),
         (
             "react",
@@ -434,7 +438,7 @@ def test_what_is_not_at_hand_is_not_compared(run_import, alfworld):
         ),
         ("verl-agent", '{"reward": 1.0}', "key 'traj_uid' is missing"),
         ("verl-agent", '{"traj_uid": "x", "reward": "1"}', "reward: expected a number, got '1'"),
-        ("inspect", "{}", "is no log of inspect_ai, version 2"),
+        ("inspect", "{}", "is not a log of inspect_ai, version 2"),
         ("inspect", '{"version": 2, "samples": [{}]}', "sample 1 is not as this package writes it: KeyError"),
         ("inspect", '{"version": 2, "samples": [3]}', "sample 1 is not as this package writes it: TypeError"),
     ],

@@ -204,7 +204,10 @@ def test_a_record_of_other_passages_is_refused(capsys, folders, key, value):
         (["query", "ships", "x", "--engine", "remote"], "needs the url of a server"),
         (["adopt", "none", "--documents", "ships.jsonl", "--name", "n"], "there is nothing at none"),
         (["adopt", "ships.jsonl", "--documents", "ships.jsonl", "--name", "n"], "pass encoder='e5-base-v2'"),
-        (["adopt", "ships.jsonl", "--documents", "ships.jsonl", "--name", "../n"], "is no name of a folder"),
+        (
+            ["adopt", "ships.jsonl", "--documents", "ships.jsonl", "--name", "../n"],
+            "is not the name of a folder",
+        ),
         (["bild", "ships"], "there is no command 'bild' (did you mean 'build'?)"),
     ],
 )

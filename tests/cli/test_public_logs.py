@@ -153,7 +153,7 @@ def test_rows_are_read_from_parquet(games, tmp_path):
     parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     assert len(read_log(path, "tales", ())) == 4
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UsageError, match="no whole Parquet file"):
+    with pytest.raises(UsageError, match="not a complete Parquet file"):
         read_log(path, "tales", ())
 
 

@@ -107,7 +107,7 @@ def test_long_observations_are_cut_and_printed_when_asked():
         screen = terminal.wait_for("more lines; :all prints them")
         assert len(screen.split("\n")) <= ROWS
         terminal.type(":all\r")
-        terminal.wait_for("Enter goes on")
+        terminal.wait_for("Enter continues")
         whole = plain(terminal.written.rpartition(FIRST_PAGE)[2])
         assert len(whole.split("\n")) > ROWS
         assert "more lines" not in whole

@@ -93,7 +93,7 @@ def test_what_a_pattern_matches_is_not_written(refused, cli, talked, suite):
     assert [found.pattern for found in record.redactions] == ["pattern 1"]
     assert set(record.prompt_ids()) == {None}
     assert cli("verify", folder, "--suite", suite)[0] == 0
-    assert "'(' is no regular expression" in refused("bench", suite, "--redact", "(")
+    assert "'(' is not a regular expression" in refused("bench", suite, "--redact", "(")
 
 
 def test_view_shows_what_was_sent_said_and_read(cli, talked, monkeypatch):

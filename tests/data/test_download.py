@@ -277,7 +277,7 @@ def test_placing_survives_a_disk_without_links(home, monkeypatch):
         ({"name": "../../x"}, "leads out of its folder"),
         ({"name": "/etc/x"}, "leads out of its folder"),
         ({"joins": "../x"}, "leads out of its folder"),
-        ({"urls": ["ftp://host/x"]}, "is no address"),
+        ({"urls": ["ftp://host/x"]}, "is not an address"),
         ({"urls": []}, "has no address"),
         ({"sise": 3}, "unknown key 'sise'"),
         ({"size": "3"}, "size: expected an integer"),

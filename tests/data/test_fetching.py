@@ -131,7 +131,7 @@ def test_a_file_of_unknown_size_comes_from_a_host_that_says_none(host, tmp_path,
         (mirror.status(404), "HTTP 404"),
         (mirror.status(429, Retry_After="3600"), "HTTP 429 Too Many Requests, asks to wait 3,600 s"),
         (mirror.redirect("file:///etc/passwd"), "is not allowed"),
-        (mirror.redirect("ftp://127.0.0.1/a"), "is no address"),
+        (mirror.redirect("ftp://127.0.0.1/a"), "is not an address"),
         (lambda handler, data: mirror.whole(handler, data + b"x"), "it has 3,000,001 bytes, not 3,000,000"),
         (lambda handler, data: mirror.chunked(handler, data + b"x"), "more than 3,000,000 bytes come"),
     ],
@@ -264,7 +264,7 @@ def test_a_local_copy_without_a_digest_continues_nothing(tmp_path):
 
 @pytest.mark.parametrize("url", ["ftp://host/a", "file:///a", "no-address", "http://", "http://a b/"])
 def test_other_addresses_are_refused(url):
-    with pytest.raises(UsageError, match="is no address"):
+    with pytest.raises(UsageError, match="is not an address"):
         Fetcher(mirror=url)
-    with pytest.raises(UsageError, match="is no address"):
+    with pytest.raises(UsageError, match="is not an address"):
         SourceFile(("set",), "file", (url,), "V")

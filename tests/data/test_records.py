@@ -51,7 +51,7 @@ def test_what_is_not_finished_is_not_there(tmp_path):
 )
 def test_damage(path, damage, reason):
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(UsageError, match=rf"is no whole file of records \({reason}"):
+    with pytest.raises(UsageError, match=rf"is incomplete \({reason}"):
         RecordFile(path)
 
 

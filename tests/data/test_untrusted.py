@@ -280,9 +280,9 @@ def test_records_that_are_none_name_their_line(tmp_path, text):
 def test_no_reader_of_foreign_files_waits_for_a_pipe(read: Callable[[Path], Any], tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(UsageError, match=r"^[^\n]*pipe is no regular file; put the file itself there$"):
+    with pytest.raises(UsageError, match=r"^[^\n]*pipe is not a regular file; put the file itself there$"):
         read(path)
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(UsageError, match=r"pipe is no regular file; put the file itself there$"):
+    with pytest.raises(UsageError, match=r"pipe is not a regular file; put the file itself there$"):
         read(path)

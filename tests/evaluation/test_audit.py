@@ -199,8 +199,8 @@ def test_a_paper_s_number_comes_with_what_the_paper_says():
         ("missing.toml#GiGPO#1#GRPO#ALFWorld", "no such file"),
         (f"{PAPERS}#GiGPO#1#GRP#ALFWorld", "did you mean 'GiGPO#1#GRPO#ALFWorld'?"),
         (f"{PAPERS}#GiGPO#1#GRPO#ALFWorld#a#b", "give PAPER#TABLE#METHOD#COLUMN"),
-        (f"{PAPERS}#StepPO#6#PPO#one task, rollout, time", "is no share: its unit is 's'"),
-        (f"{PAPERS}#StepPO#4#step_gae .99#WebShop, steps, gamma", "is no share"),
+        (f"{PAPERS}#StepPO#6#PPO#one task, rollout, time", "is not a share: its unit is 's'"),
+        (f"{PAPERS}#StepPO#4#step_gae .99#WebShop, steps, gamma", "is not a share"),
     ],
 )
 def test_hostile_results_are_one_line(text, complaint):

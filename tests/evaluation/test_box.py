@@ -288,7 +288,7 @@ def test_nothing_may_be_read_and_written() -> None:
 
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(PermissionError, match="no regular file"):
+    with pytest.raises(PermissionError, match="not a regular file"):
         in_box(read, f"{tmp_path}/pipe", files=[tmp_path])
 
 

@@ -72,7 +72,7 @@ def test_what_names_a_text_is_read(shown: _Shown, piece: object) -> None:
 )  # fmt: skip
 def test_what_names_none_is_refused(shown: _Shown, piece: object) -> None:
     with pytest.raises(
-        UsageError, match=r"names none that is admissible|which is no passage of what was shown"
+        UsageError, match=r"names none that is admissible|which is not part of what was shown"
     ):
         shown.text(piece, ADMISSIBLE, MAX_TYPED)
 
@@ -86,9 +86,9 @@ def test_actions_have_the_room_that_is_left(shown: _Shown) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no packed run; name a file that"),
-        (b'["format"]\n', "no packed run; name a file that"),
-        (b'{"format": "agentgym archive", "schema": 1, "run": {}}\n', "no packed run; name a file that"),
+        (b"", "not a packed run; name a file that"),
+        (b'["format"]\n', "not a packed run; name a file that"),
+        (b'{"format": "agentgym archive", "schema": 1, "run": {}}\n', "not a packed run; name a file that"),
         (
             b'{"format": "agentgym packed run", "schema": 0, "run": {}}\n',
             "schema 0 is neither 1 nor 2; pack the run again",

@@ -74,7 +74,7 @@ def test_patterns_of_the_user_are_named_by_number_not_by_what_they_say():
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"), [("(", "is no regular expression"), ("x*", "matches the empty string")]
+    ("pattern", "message"), [("(", "is not a regular expression"), ("x*", "matches the empty string")]
 )
 def test_a_useless_pattern_is_refused(pattern, message):
     with pytest.raises(UsageError, match=message):

@@ -59,7 +59,7 @@ def edited(path: Path, old: str, new: str) -> Path:
         ('name = "small"', 'name = "a/b"', "suite name 'a/b' must be letters"),
         ('name = "random"', 'name = "chance"', "no agent 'random' to normalise scores with"),
         ("attempts = 2", 'attempts = 2\noracle = ""', "name both a floor and an oracle"),
-        ('version = "1"', "version = ", "is no TOML"),
+        ('version = "1"', "version = ", "is not TOML"),
     ],
 )
 def test_bad_suite_files_are_usage_errors(suite_file: Path, old: str, new: str, message: str) -> None:

@@ -64,7 +64,7 @@ def test_a_wrong_field_is_named(copy, changes, problem):
         ({"answer_aliases": [1]}, "field 'answer_aliases': expected a list of strings"),
         (
             {"question_decomposition": [{"question": "q", "answer": "a", "paragraph_support_idx": 3}]},
-            "field 'question_decomposition': field 'paragraph_support_idx': is no place of a paragraph: 3",
+            "field 'question_decomposition': field 'paragraph_support_idx': is not a place of a paragraph: 3",
         ),
     ],
 )
@@ -116,5 +116,5 @@ def test_a_store_of_another_version_is_refused(tmp_path):
         open_store(tmp_path / "x.questions")
     with RecordWriter(tmp_path / "x.questions") as writer:
         writer.finish({}, {"format": "questions/0"})
-    with pytest.raises(UsageError, match="no store of questions of this version: delete it and import"):
+    with pytest.raises(UsageError, match="not a store of questions of this version: delete it and import"):
         open_store(tmp_path / "x.questions")

@@ -244,7 +244,7 @@ def test_texts_that_cannot_be_written_are_read_all_the_same(tmp_path):
 def test_a_file_of_something_else_is_no_corpus(tmp_path):
     with RecordWriter(tmp_path / CITATIONS) as writer:
         writer.finish({"dates": np.zeros(1)}, {})
-    with pytest.raises(UsageError, match="no store of citations of this version"):
+    with pytest.raises(UsageError, match="not a store of citations of this version"):
         open_citations(tmp_path / CITATIONS)
     with pytest.raises(UsageError, match="cannot open"):
         open_corpus(tmp_path / "nowhere")

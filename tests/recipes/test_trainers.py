@@ -79,7 +79,7 @@ def test_later_settings_replace_earlier_ones_with_their_source(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("algorithm = [", "is no TOML"),
+        ("algorithm = [", "is not TOML"),
         (OWN.replace("algorithm =", "algoritm ="), "unknown key 'algoritm' (did you mean 'algorithm'?)"),
         (OWN.replace('algorithm = "grpo"', ""), "key 'algorithm' is missing"),
         (OWN.replace('"istar"', '"istarr"'), "extends: no shared part 'istarr' (did you mean 'istar'?)"),

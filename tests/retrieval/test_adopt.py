@@ -120,7 +120,7 @@ def test_another_metric(published):
     with pytest.raises(UsageError, match="ranks by another metric than the inner product"):
         adopted(published)
     (published / "e5_Flat.index").write_bytes(b"no index")
-    with pytest.raises(UsageError, match="is no whole index"):
+    with pytest.raises(UsageError, match="is not a complete index"):
         adopted(published)
 
 

@@ -139,11 +139,11 @@ def test_files_that_are_cut_or_missing(tmp_path, name):
     raw = path.read_bytes()
     for damaged in (raw[:-3], raw[: len(raw) // 2], b""):
         path.write_bytes(damaged)
-        with pytest.raises(UsageError, match=r"is no whole index|is damaged") as caught:
+        with pytest.raises(UsageError, match=r"is not a complete index|is damaged") as caught:
             open_bm25(folder)
         assert "\n" not in str(caught.value)
     path.unlink()
-    with pytest.raises(UsageError, match="is no whole index"):
+    with pytest.raises(UsageError, match="is not a complete index"):
         open_bm25(folder)
 
 
@@ -167,7 +167,7 @@ def test_a_folder_of_another_format(tmp_path):
     with pytest.raises(UsageError, match=r"has the format 3, not 2: delete it and build it again"):
         open_bm25(folder)
     (folder / "layout.json").unlink()
-    with pytest.raises(UsageError, match=r"one of an older format .*: delete it and build it again"):
+    with pytest.raises(UsageError, match=r"has an old format .*: delete it and build it again"):
         open_bm25(folder)
 
 

@@ -219,7 +219,7 @@ def test_a_missing_file_says_where_it_can_be_had(tmp_path):
         ('reader = "documens"', "unknown reader 'documens' .*choose one of documents"),
         ('reader = "documents"', "a corpus of files needs"),
         ('folder = "../x"', "leads out of the data directory"),
-        ('name = "a/b"', "is no name of a folder"),
+        ('name = "a/b"', "is not the name of a folder"),
         ("passages = '3'", "expected an integer"),
         ("pasages = 3", "did you mean 'passages'"),
         ("[index]\nengin = 'bm25'", "did you mean 'engine'"),

@@ -168,8 +168,8 @@ def test_names_that_are_refused(tmp_path, monkeypatch):
     for name, message in (
         ("minilmm", r"unknown encoder 'minilmm' .did you mean 'minilm'..; choose one of minilm, e5-base-v2"),
         ("e6@/folder", "unknown encoder 'e6'"),
-        (str(tmp_path), "is no sentence-transformers model .it has no modules.json"),
-        (f"minilm@{tmp_path}", "is no sentence-transformers model"),
+        (str(tmp_path), "is not a sentence-transformers model .it has no modules.json"),
+        (f"minilm@{tmp_path}", "is not a sentence-transformers model"),
     ):
         with pytest.raises(UsageError, match=message):
             open_encoder(name)

@@ -144,10 +144,12 @@ def test_truncated_vectors(index, tmp_path):
     raw = path.read_bytes()
     for damaged in (raw[:-2], raw + b"xx", b""):
         path.write_bytes(damaged)
-        with pytest.raises(UsageError, match=r"is no whole index \(vectors.f16 has [\d,]+ bytes, not 640\)"):
+        with pytest.raises(
+            UsageError, match=r"is not a complete index \(vectors.f16 has [\d,]+ bytes, not 640\)"
+        ):
             open_exact(tmp_path / "index", encoder=Spelling())
     path.unlink()
-    with pytest.raises(UsageError, match="is no whole index"):
+    with pytest.raises(UsageError, match="is not a complete index"):
         open_exact(tmp_path / "index", encoder=Spelling())
 
 

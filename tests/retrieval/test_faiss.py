@@ -101,7 +101,7 @@ def test_a_damaged_structure(tmp_path):
     with pytest.raises(UsageError, match=r"structure.faiss holds 40 vectors of 64: build it again"):
         open_faiss(folder, encoder=Spelling())
     path.write_bytes(raw[: len(raw) // 2])
-    with pytest.raises(UsageError, match=r"is no whole index .structure.faiss.: build it again"):
+    with pytest.raises(UsageError, match=r"is not a complete index .structure.faiss.: build it again"):
         open_faiss(folder, encoder=Spelling())
     path.write_bytes(raw)
     index = open_faiss(folder, encoder=Spelling())

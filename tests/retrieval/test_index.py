@@ -72,10 +72,10 @@ def test_a_missing_or_damaged_array(folder, name):
     path = folder / f"{name}.npy"
     raw = path.read_bytes()
     path.write_bytes(raw[:-3])
-    with pytest.raises(UsageError, match="is no whole index"):
+    with pytest.raises(UsageError, match="is not a complete index"):
         open_bm25(folder)
     path.unlink()
-    with pytest.raises(UsageError, match="is no whole index"):
+    with pytest.raises(UsageError, match="is not a complete index"):
         open_bm25(folder)
 
 

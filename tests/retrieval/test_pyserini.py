@@ -165,10 +165,10 @@ def test_an_index_of_one_s_own_is_numbered_as_its_documents(stand_in, tmp_path):
     with pytest.raises(UsageError, match="ask for k >= 1, not 0"):
         index.search("blue", 0)
     (tmp_path / "i" / "ids.npy").write_bytes(b"")
-    with pytest.raises(UsageError, match=r"is no whole index .*delete it and build it again"):
+    with pytest.raises(UsageError, match=r"is not a complete index .*delete and rebuild it"):
         open_pyserini(tmp_path / "i")
     shutil.rmtree(tmp_path / "i" / "lucene")
-    with pytest.raises(UsageError, match="is no whole index of Lucene's"):
+    with pytest.raises(UsageError, match="is not a complete Lucene index"):
         open_pyserini(tmp_path / "i")
 
 
@@ -223,12 +223,12 @@ def test_an_index_that_anserini_wrote_is_taken_as_it_is(tmp_path):
 @pytest.mark.java
 def test_files_that_are_no_index(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="is no whole index of Lucene's"):
+    with pytest.raises(UsageError, match="is not a complete Lucene index"):
         adopt_pyserini(tmp_path / "empty", tmp_path / "i", corpus="nothing")
     build_pyserini(SHOP, corpus="shop", folder=tmp_path / "index")
     segments = next((tmp_path / "index" / "lucene").glob("segments*"))
     segments.write_bytes(segments.read_bytes()[:20])
-    with pytest.raises(UsageError, match="is no whole index of Lucene's"):
+    with pytest.raises(UsageError, match="is not a complete Lucene index"):
         open_pyserini(tmp_path / "index")
 
 

@@ -224,7 +224,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}"
             reply(b"<html><body>", kind=b"text/html"),
             "gives no answer of a retrieval server: the answer: not JSON",
         ),
-        (reply(b'{"result": [[{"document": {}, "score": NaN}]]}'), "NaN is no number of JSON"),
+        (reply(b'{"result": [[{"document": {}, "score": NaN}]]}'), "NaN is not a number of JSON"),
         (reply(b"[" * 1_000), "more than 64 deep"),
         (HUGE, "answers with more than 2,000 bytes"),
         (reply(b" " * 2_001), "answers with more than 2,000 bytes"),
@@ -324,7 +324,7 @@ def test_a_fork_opens_connections_of_its_own(server):
     ],
 )
 def test_what_is_no_address_is_refused(url):
-    with pytest.raises(UsageError, match="is no address of a server"):
+    with pytest.raises(UsageError, match="is not an address of a server"):
         RetrievalClient(url)
 
 

@@ -180,7 +180,7 @@ def test_what_fails_leaves_the_old_site(made_site, tmp_path):
 def test_a_folder_of_something_else_is_not_overwritten(made_site, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
-    with pytest.raises(UsageError, match="is no site"):
+    with pytest.raises(UsageError, match="is not a site"):
         build_site(made_site.results, tmp_path / "home")
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="is a file"):

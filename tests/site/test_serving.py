@@ -67,5 +67,5 @@ def test_pages_are_not_written_to(ask):
 
 
 def test_what_is_no_site_is_not_served(tmp_path):
-    with pytest.raises(UsageError, match="is no site"):
+    with pytest.raises(UsageError, match="is not a site"):
         FolderSite(tmp_path)

@@ -272,7 +272,7 @@ def test_a_prompt_of_ones_own(tmp_path):
         ('id = "a"\nversion = 1\ntext = "{context}{conversation}{"\nrepair = "{problem}"', "write braces"),
         ('id = "a"\nversion = 1\ntext = "{context}{conversation}"\nrepair = ""', "needs problem"),
         ('id = "a"\nversion = 1\nwords = ""', "unknown key 'words'"),
-        ("no toml", "is no TOML"),
+        ("no toml", "is not TOML"),
     ],
 )
 def test_a_prompt_that_is_no_good_is_refused(tmp_path, text, problem):

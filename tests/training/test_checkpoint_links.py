@@ -42,7 +42,7 @@ def test_a_chain_of_links_is_refused_in_a_line(folder, target):
 @pytest.mark.parametrize("kind", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_a_state_that_is_no_file_is_refused_in_a_line(folder, kind):
     kind(folder / "checkpoints" / "000020" / "state.pt")
-    with pytest.raises(UsageError, match=r"state\.pt is no regular file") as error:
+    with pytest.raises(UsageError, match=r"state\.pt is not a regular file") as error:
         load_checkpoint(folder / "checkpoints" / "000020")
     assert "\n" not in str(error.value)
 
@@ -66,5 +66,5 @@ def test_a_configuration_that_programs_read_differently_is_refused_in_a_line(tmp
 @pytest.mark.parametrize("kind", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
 def test_a_configuration_that_is_no_file_is_refused(tmp_path, kind):
     kind(tmp_path / "config.json")
-    with pytest.raises(UsageError, match=r"config\.json is no regular file"):
+    with pytest.raises(UsageError, match=r"config\.json is not a regular file"):
         read_config(tmp_path)

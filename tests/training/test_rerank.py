@@ -173,7 +173,7 @@ def test_a_damaged_file_is_refused(tmp_path):
         ({"schema": 2}, "schema 2 is not 1"),
         ({"beta": 0.0}, "beta must be positive"),
         ({"temperature": -1.0}, "temperature must be positive"),
-        ({"temperature": 1e999}, "Infinity is no number"),
+        ({"temperature": 1e999}, "Infinity is not a number"),
         ({"compared_with": "nobody"}, "compared_with"),
     ):
         (tmp_path / REWARD_MODEL_FILE).write_text(json.dumps({**good, **change}))

@@ -25,7 +25,7 @@ SMALL = {
 
 def test_a_ledger_that_is_no_file_or_no_ledger_is_one_line(tmp_path):
     os.mkfifo(tmp_path / LEDGER_FILE)
-    with pytest.raises(UsageError, match=r"^[^\n]*is no regular file[^\n]*remove it to begin another$"):
+    with pytest.raises(UsageError, match=r"^[^\n]*is not a regular file[^\n]*remove it to begin another$"):
         read_ledger(tmp_path)
     (tmp_path / LEDGER_FILE).unlink()
     for text in ("[" * 9_000, "{", "[]", '{"sessions": "two"}', '{"sessions": NaN}'):

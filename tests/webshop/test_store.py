@@ -196,7 +196,7 @@ def test_missing_data_say_what_to_run(data, copy):
 
 
 def test_paths(copy, tmp_path):
-    with pytest.raises(UsageError, match=r"items_ins_v2_1000\.json is no file of products"):
+    with pytest.raises(UsageError, match=r"items_ins_v2_1000\.json is not a file of products"):
         open_catalogue(str(copy / "items_ins_v2_1000.json"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="holds no products: name one file"):

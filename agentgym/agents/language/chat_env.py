@@ -244,7 +244,7 @@ def chat(
     Args:
         env_id: as `agentgym.make` takes it.
         split: likewise.
-        agent: form of the chat: ``prompting``, a prompt of its own every turn and the action as answer, or
+        agent: form of the chat: ``prompting``, a new prompt every turn and the action as answer, or
             ``react``, one conversation with a thought and an action in each answer.
         prompt: further settings, as `agentgym.agents.language.settings.ChatPromptSettings` lists them.
         budget: largest number of tokens of the messages; the oldest turns are left out.

@@ -48,7 +48,7 @@ def _make(scaffold: Scaffold, envs: AgentVectorEnv, /, **options: Any) -> ChatPo
 
 
 make_prompting = partial(_make, PROMPTING)
-"""Make the agent ``prompting``: no scaffold, a prompt of its own every turn, the action alone as answer.
+"""Make the agent ``prompting``: no scaffold, a new prompt every turn, the action alone as answer.
 
 Options as `ChatAgentSettings`; ``endpoint`` and ``model`` have to be given."""
 make_react = partial(_make, REACT)

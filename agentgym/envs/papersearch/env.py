@@ -102,7 +102,7 @@ class PaperSearchEnv(AgentEnv[str]):
             k: largest number of papers that a search finds.
             before: ``query`` hides later papers than the query; ``none``; or a date, ``2024-10``.
             search_cost: subtracted from a search's reward.
-            expand_cost: subtracted from an expansion's.
+            expand_cost: subtracted from an expansion's reward.
             discrete: whether a score of .4 or more is rewarded as 1, others as 0.
             max_calls: number of an action's calls that are made.
             actions: ``free``; ``candidates``: listed single calls only.

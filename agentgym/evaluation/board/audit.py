@@ -328,7 +328,7 @@ def _of_paper(text: str) -> AuditedResult:
     paper, column, numbers = read_published(path).cell(place)
     scale, beside = _SCALES.get(column.unit), path.with_name(CONDITIONS_NAME)
     if scale is None or numbers[0] > scale:
-        raise UsageError(f"{text} is no share: its unit is {column.unit!r}; name a success rate")
+        raise UsageError(f"{text} is not a share: its unit is {column.unit!r}; name a success rate")
     conditions = read_toml(Conditions, beside) if beside.exists() else Conditions()
     stated = {name: value for name, (value, _) in conditions.of(paper, column).items()}
     return AuditedResult(

@@ -58,7 +58,7 @@ def _episode(record: Any, where: str, tools: Sequence[Tool]) -> LoggedEpisode:
         raise UsageError(f"{where}: {error}; is it of the environment that was named?") from error
     except (AttributeError, IndexError, KeyError, TypeError) as error:
         raise UsageError(
-            f"{where} is no list of OpenAI's chat messages: {type(error).__name__} {error}"
+            f"{where} is not a list of OpenAI's chat messages: {type(error).__name__} {error}"
         ) from error
     episode = parse_episode({**stated, "steps": []}, where)
     return LoggedEpisode(

@@ -58,7 +58,7 @@ def _records(path: Path) -> Sequence[tuple[str, Any]]:
     try:
         rows = parquet.read_table(path).to_pylist()
     except (OSError, ValueError, TypeError) as error:  # as pyarrow's errors are
-        raise UsageError(f"{path} is no whole Parquet file: get it again") from error
+        raise UsageError(f"{path} is not a complete Parquet file: get it again") from error
     return [(f"{path}, row {number}", row) for number, row in enumerate(rows)]
 
 
@@ -81,7 +81,7 @@ def _tales(row: Mapping[str, Any], where: str) -> LoggedEpisode:
 def _text(row: Any, key: str, where: str) -> str:
     if isinstance(row, dict) and isinstance(row.get(key), str):
         return str(row[key])
-    raise UsageError(f"{where} is no row of TALES' trajectories: it has no text {key!r}")
+    raise UsageError(f"{where} is not a row of TALES' trajectories: it has no text {key!r}")
 
 
 def _turns(turns: Any, where: str) -> Iterator[tuple[bool, str]]:

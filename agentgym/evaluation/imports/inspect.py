@@ -54,7 +54,7 @@ def _log(path: Path) -> Mapping[str, Any]:
     log = loads_json(read_text(path, remedy="name a JSON file"), str(path))
     if isinstance(log, dict) and log.get("version") == LOG_VERSION and isinstance(log.get("samples"), list):
         return log
-    raise UsageError(f"{path} is no log of inspect_ai, version {LOG_VERSION}, with samples")
+    raise UsageError(f"{path} is not a log of inspect_ai, version {LOG_VERSION}, with samples")
 
 
 def _episode(sample: Any, where: str, tools: Sequence[Tool]) -> LoggedEpisode:

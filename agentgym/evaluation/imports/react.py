@@ -83,7 +83,7 @@ def _printed(notebook: Any, path: Path) -> str:
         outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
         return "".join("".join(output.get("text", ())) for output in outputs)
     except (AttributeError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is no notebook: name one that Jupyter wrote, or a text") from error
+        raise UsageError(f"{path} is not a notebook: name one that Jupyter wrote, or a text") from error
 
 
 def _episodes(text: str, path: Path) -> Iterator[LoggedEpisode]:

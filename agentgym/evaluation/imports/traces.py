@@ -103,7 +103,7 @@ def read_adapt(path: Path, tools: Sequence[Tool]) -> Sequence[LoggedEpisode]:
     """
     table = read_json(path)
     if not isinstance(table, dict):
-        raise UsageError(f"{path} is no result file of ADaPT, which is one table")
+        raise UsageError(f"{path} is not a result file of ADaPT, which is one table")
     return tuple(_adapt(table, str(path)))
 
 
@@ -157,7 +157,7 @@ def _improved(value: Any, where: str) -> LoggedEpisode:
     if not isinstance(value, dict) or not fields <= value.keys() or not isinstance(value["task"], dict):
         raise UsageError(f"{where}: expected a table with {', '.join(sorted(fields))}")
     if not isinstance(value["steps"], list):
-        raise UsageError(f"{where}: 'steps' is no list")
+        raise UsageError(f"{where}: 'steps' is not a list")
     steps = [_improved_step(step, where) for step in value["steps"]]
     after = [*(step.observation for step in steps[1:]), None][: len(steps)]
     results = (

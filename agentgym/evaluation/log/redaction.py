@@ -105,7 +105,7 @@ def _compiled(text: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise UsageError(f"--redact {text!r} is no regular expression: {error}") from error
+        raise UsageError(f"--redact {text!r} is not a regular expression: {error}") from error
     if pattern.search(""):
         raise UsageError(f"--redact {text!r} matches the empty string: name at least one character")
     return pattern

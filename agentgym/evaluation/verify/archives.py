@@ -141,7 +141,7 @@ def _check_entry(entry: zipfile.ZipInfo) -> None:
     if entry.filename not in MEMBERS:
         raise UsageError(f"it may not hold {name}; an archive has only {', '.join(MEMBERS)}")
     if kind not in (0, stat.S_IFREG) or entry.flag_bits & 1 or entry.compress_type != zipfile.ZIP_STORED:
-        raise UsageError(f"{name} is no plain file stored as it is; pack the run again")
+        raise UsageError(f"{name} is not a plain file stored as it is; pack the run again")
     if max(entry.file_size, entry.compress_size) > MEMBERS[entry.filename]:
         raise UsageError(f"{name} has more than {MEMBERS[entry.filename]:,} bytes; pack the run again")
 

@@ -370,7 +370,7 @@ def _check_path(event: str, path: Any, *, writes: bool) -> None:
     plain = real if ".." in Path(given).parts else os.path.abspath(given)  # a link changes what .. is
     if below(real, places.writes if writes else places.reads):
         if os.path.exists(real) and stat.S_IFMT(os.stat(real).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
-            raise PermissionError(EACCES, "it is no regular file", given)
+            raise PermissionError(EACCES, "it is not a regular file", given)
     elif writes or below(plain, places.strange) or not below(plain, places.trusted):
         is_code = event != "open" or plain.endswith(_CODE)
         if writes or not is_code or not below(plain, places.code):

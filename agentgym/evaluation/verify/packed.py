@@ -273,9 +273,9 @@ def read_packed(data: bytes, where: str) -> tuple[PackedHeader, list[PackedEpiso
             raise UsageError(f"{where} is cut off, or over {MAX_UNPACKED_SIZE >> 20} MiB; get it again")
         lines = [loads_json(line, where) for line in text.splitlines()]
     except lzma.LZMAError as error:
-        raise UsageError(f"{where} is no packed run ({error}); get it again") from error
+        raise UsageError(f"{where} is not a packed run ({error}); get it again") from error
     if not lines or not isinstance(lines[0], dict) or lines[0].get("format") != FORMAT:
-        raise UsageError(f"{where} is no packed run; name a file that `agentgym leaderboard pack` wrote")
+        raise UsageError(f"{where} is not a packed run; name a file that `agentgym leaderboard pack` wrote")
     header = parse(PackedHeader, lines[0], f"{where}, line 1")
     if header.schema not in PACKED_SCHEMAS:
         raise UsageError(f"{where}: schema {header.schema} is neither 1 nor 2; pack the run again")
@@ -430,4 +430,4 @@ class _Shown:
             start, length = part
             if 0 <= start and 0 < length and start + length <= len(self._text):
                 return self._text[start : start + length]
-        raise UsageError(f"action holds {part!r:.40}, which is no passage of what was shown")
+        raise UsageError(f"action holds {part!r:.40}, which is not part of what was shown")

@@ -105,7 +105,7 @@ class CorpusSpec:
         if self.folder is not None and (".." in (parts := PurePosixPath(self.folder).parts) or not parts):
             raise UsageError(f"the folder {self.folder!r} leads out of the data directory")
         if not self.name or PurePosixPath(self.name).name != self.name:
-            raise UsageError(f"the name {self.name!r} is no name of a folder")
+            raise UsageError(f"the name {self.name!r} is not the name of a folder")
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class PassageFile:
         except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
             if isinstance(error, UsageError):
                 raise
-            raise UsageError(f"{path} is no whole file of passages ({error}): build it again") from error
+            raise UsageError(f"{path} is not a complete file of passages ({error}): rebuild it") from error
 
     @property
     def is_adopted(self) -> bool:

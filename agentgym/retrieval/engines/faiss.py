@@ -245,7 +245,7 @@ def read_structure(path: Path) -> Any:
     try:
         return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     except RuntimeError as error:
-        raise UsageError(f"{path.parent} is no whole index ({path.name}): build it again") from error
+        raise UsageError(f"{path.parent} is not a complete index ({path.name}): build it again") from error
 
 
 def _faiss() -> Any:

@@ -218,11 +218,11 @@ def _address(url: str) -> _Address:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise UsageError(f"{url!r:.100} is no address of a server: {error}") from error
+        raise UsageError(f"{url!r:.100} is not an address of a server: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise UsageError(f"{url!r:.100} is no address of a server: write http://HOST:PORT")
+        raise UsageError(f"{url!r:.100} is not an address of a server: write http://HOST:PORT")
     if parts.query or parts.fragment or not url.isascii() or any(map(str.isspace, url)):
-        raise UsageError(f"{url!r:.100} is no address of a server: leave out what follows the path")
+        raise UsageError(f"{url!r:.100} is not an address of a server: leave out what follows the path")
     path = "" if parts.path == "/" else parts.path
     return _Address(parts.scheme == "https", parts.hostname, port, path)
 

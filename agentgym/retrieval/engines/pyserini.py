@@ -193,12 +193,12 @@ def _open_files(files: Path) -> Any:
         return searcher(str(files))
     except load("jnius", "pyserini", _PURPOSE, "pyjnius").JavaException as error:
         reason = " ".join(str(error).split())
-        raise UsageError(f"{files} is no whole index of Lucene's: {reason:.200}; build it again") from error
+        raise UsageError(f"{files} is not a complete Lucene index: {reason:.200}; rebuild it") from error
 
 
 def _read_ids(folder: Path) -> npt.NDArray[np.bytes_]:
     try:
         ids: npt.NDArray[np.bytes_] = np.load(folder / _IDS)
     except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{folder} is no whole index ({error}): delete it and build it again") from error
+        raise UsageError(f"{folder} is not a complete index ({error}): delete and rebuild it") from error
     return ids

@@ -80,7 +80,7 @@ def open_vectors(folder: Path, manifest: Manifest) -> tuple[Halves, npt.NDArray[
     except UsageError:
         raise
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} is no whole index ({error}): delete it and build it again") from error
+        raise UsageError(f"{folder} is not a complete index ({error}): delete and rebuild it") from error
 
 
 def open_ids(folder: Path, manifest: Manifest) -> npt.NDArray[np.bytes_]:
@@ -90,7 +90,7 @@ def open_ids(folder: Path, manifest: Manifest) -> npt.NDArray[np.bytes_]:
         if ids.shape != (manifest.count,) or ids.dtype.kind != "S":
             raise ValueError(f"{IDS} holds no {manifest.count} ids")
     except (OSError, ValueError) as error:
-        raise UsageError(f"{folder} is no whole index ({error}): delete it and build it again") from error
+        raise UsageError(f"{folder} is not a complete index ({error}): delete and rebuild it") from error
     return ids
 
 

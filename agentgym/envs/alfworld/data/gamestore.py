@@ -180,7 +180,7 @@ class GameStore:
 
     def _damaged(self, reason: str) -> UsageError:
         return UsageError(
-            f"{self.path} is no whole store of games ({reason}): delete it and import the data again"
+            f"{self.path} is not a complete store of games ({reason}): delete it and import the data again"
         )
 
 

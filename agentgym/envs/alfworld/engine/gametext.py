@@ -63,5 +63,5 @@ def _walkthrough(table: dict[str, Any], name: str) -> tuple[str, ...] | None:
     if commands is None:
         return None
     if not isinstance(commands, list) or not all(isinstance(command, str) for command in commands):
-        raise UsageError(f"{name}: 'walkthrough' is no list of commands")
+        raise UsageError(f"{name}: 'walkthrough' is not a list of commands")
     return tuple(commands)

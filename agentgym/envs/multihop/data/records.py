@@ -324,7 +324,7 @@ def _hops(fields: Fields, name: str, passages: int) -> tuple[FoundHop, ...]:
     for hop in fields.objects(name):
         place = hop.optional("paragraph_support_idx")
         if place is not None and not (type(place) is int and 0 <= place < passages):
-            hop.fail("paragraph_support_idx", f"is no place of a paragraph: {shown(place)}")
+            hop.fail("paragraph_support_idx", f"is not a place of a paragraph: {shown(place)}")
         hops.append(FoundHop(hop.text("question"), hop.text("answer"), place))
     return tuple(hops)
 

@@ -38,4 +38,4 @@ def read_search_r1(path: Path, watch: Watch) -> Iterator[tuple[str, Any]]:
         raise
     except (OSError, ValueError, TypeError) as error:  # as pyarrow's errors are
         reason = " ".join(str(error).split())
-        raise UsageError(f"{path} is no whole Parquet file ({reason:.200}): get it again") from error
+        raise UsageError(f"{path} is not a complete Parquet file ({reason:.200}): get it again") from error

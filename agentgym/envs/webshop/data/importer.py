@@ -211,7 +211,7 @@ def _open_path(path: Path) -> StoredCatalogue:
         if path.suffix == SUFFIX:
             return open_store(path)
         if _kind_of(path) is not _PRODUCTS:
-            raise UsageError(f"{path} is no file of products: name one like items_shuffle_1000.json")
+            raise UsageError(f"{path} is not a file of products: name one like items_shuffle_1000.json")
         return _open_source(_source(path), first=None)
     names = sorted(sets_in(path))
     if len(names) != 1:

@@ -136,7 +136,7 @@ def open_postings(folder: Path) -> Postings:
     """Map the arrays from the files of a folder."""
     again = "delete it and build it again"
     if not (folder / LAYOUT).is_file():
-        raise UsageError(f"{folder} is no whole index, or one of an older format (no {LAYOUT}): {again}")
+        raise UsageError(f"{folder} is not a complete index, or has an old format (no {LAYOUT}): {again}")
     layout = _read_layout(folder / LAYOUT)
     if layout.format != FORMAT or not 1 <= layout.bits <= 16:
         raise UsageError(f"{folder} has the format {layout.format}, not {FORMAT}: {again}")
@@ -148,10 +148,10 @@ def open_postings(folder: Path) -> Postings:
             if arrays[name].dtype != _TYPES[name] or arrays[name].ndim != 1:
                 raise ValueError(f"{name} holds {arrays[name].dtype}")
         except (OSError, ValueError, EOFError) as error:
-            raise UsageError(f"{folder} is no whole index ({error}): {again}") from error
+            raise UsageError(f"{folder} is not a complete index ({error}): {again}") from error
     postings = Postings(**arrays, bits=layout.bits)
     if not _fit(postings):
-        raise UsageError(f"{folder} is no whole index (its arrays do not fit together): {again}")
+        raise UsageError(f"{folder} is not a complete index (its arrays do not fit together): {again}")
     return postings
 
 
