@@ -48,6 +48,16 @@ def card_of(run: EvalLog, fields: CardFields, badge: Badge) -> str:
     return "\n".join([f"# {_line(run.agent.display_name)}", "", *lines, ""])
 
 
+def missing_fields(fields: CardFields, badge: Badge) -> list[str]:
+    """Return the fields that a submission lacks; a re-run agent needs none as further evidence."""
+    return [name for name in CARD_FIELDS if badge != "re-run" and not getattr(fields, name).strip()]
+
+
+def flag_of(field: str) -> str:
+    """Return the flag of ``agentgym submit pack`` that fills in a field."""
+    return "--" + field.replace("_", "-")
+
+
 def fields_of(card: str) -> CardFields:
     r"""Return a card's fields by its submitter.
 
