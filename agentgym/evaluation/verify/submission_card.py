@@ -49,13 +49,9 @@ def card_of(run: EvalLog, fields: CardFields, badge: Badge) -> str:
 
 
 def missing_fields(fields: CardFields, badge: Badge) -> list[str]:
-    """Return the fields that a submission lacks; a re-run agent needs none as further evidence."""
-    return [name for name in CARD_FIELDS if badge != "re-run" and not getattr(fields, name).strip()]
-
-
-def flag_of(field: str) -> str:
-    """Return the flag of ``agentgym submit pack`` that fills in a field."""
-    return "--" + field.replace("_", "-")
+    """Return the fields that a card lacks, as words; a re-run agent needs none as further evidence."""
+    missing = [name for name in CARD_FIELDS if badge != "re-run" and not getattr(fields, name).strip()]
+    return [name.replace("_", " ") for name in missing]
 
 
 def fields_of(card: str) -> CardFields:

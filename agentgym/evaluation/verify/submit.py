@@ -32,7 +32,7 @@ from agentgym.evaluation.verify.archives import (
     zipped,
 )
 from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run, redistributable
-from agentgym.evaluation.verify.submission_card import CardFields, card_of, fields_of, flag_of, missing_fields
+from agentgym.evaluation.verify.submission_card import CardFields, card_of, fields_of, missing_fields
 from agentgym.evaluation.verify.verdicts import Verdict
 from agentgym.evaluation.verify.verification import Verification
 from agentgym.io.files import make_folder, replace_file
@@ -85,7 +85,7 @@ def pack_submission(
         raise UsageError(f"{run.path} does not verify: {verdict.problems[0]}; run `agentgym verify` on it")
     fields = fields or CardFields.of(log)
     if missing := missing_fields(fields, verdict.badge):
-        flags = ", ".join(f"{flag_of(name)} TEXT" for name in missing)
+        flags = ", ".join(f"--{name.replace(' ', '-')} TEXT" for name in missing)
         raise UsageError(f"{run.path} is {verdict.badge}, not re-run, so its card needs more: {flags}")
     with tempfile.TemporaryDirectory() as scratch:
         packed = pack_run(run, Path(scratch), allow=allow, transcripts=False).read_bytes()
@@ -182,5 +182,4 @@ def _card_problems(members: Mapping[str, bytes], verdict: Verdict) -> Iterator[s
             yield f"damaged: {CARD_MEMBER} is not UTF-8 text (byte {error.start})"
             return
         for name in missing_fields(fields, verdict.badge):
-            about = f"{name.replace('_', ' ')} in {CARD_MEMBER}"
-            yield f"missing: {about}; pack the run with {flag_of(name)}"
+            yield f"missing: {name} in {CARD_MEMBER}; pack the run with --{name.replace(' ', '-')}"
