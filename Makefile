@@ -40,8 +40,8 @@ test: $(VENV)/.installed-dev ## run the tests; CI=true adds whole runs, kills an
 	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "(torch or spacy) and $(TESTS)"
 	@$(RUN) -m pytest $(PARALLEL) --durations=20 -m "not torch and not spacy and $(TESTS)"
 
-bench: $(VENV)/.installed-$(if $(ENDPOINT),endpoint,$(if $(OF_SMOLLM2),dev,$(if $(MODEL),train,core))) $(if $(OF_SMOLLM2),runs/models/smollm2/config.json) ## play, verify and rank SUITE, with MODEL=smollm2, MODEL=folder, or ENDPOINT=url MODEL=name
-	@$(if $(OF_SMOLLM2),echo "SmolLM2's 135 million weights win about as often as random moves here: 10 minutes of processor time.";) $(VENV)/bin/agentgym bench $(SUITE) $(DOWNLOAD) $(PLAYER) --out benchmarks/results --leaderboard benchmarks/results/LEADERBOARD.md
+bench: $(VENV)/.installed-$(if $(ENDPOINT),endpoint,$(if $(OF_SMOLLM2),dev,$(if $(MODEL),train,core))) $(if $(OF_SMOLLM2),$(info SmolLM2's 135 million weights win about as often as random moves here, in 10 minutes of processor time. `make train-demo` shows a model that wins more often than random moves, in 5 minutes.)runs/models/smollm2/config.json) ## play, verify and rank SUITE, with MODEL=smollm2, MODEL=folder, or ENDPOINT=url MODEL=name
+	@$(VENV)/bin/agentgym bench $(SUITE) $(DOWNLOAD) $(PLAYER) --out benchmarks/results --leaderboard benchmarks/results/LEADERBOARD.md
 
 official: DOWNLOAD = --download
 official: bench ## the same with a suite of official data, downloaded first: SUITE=official-alfworld-seen-game

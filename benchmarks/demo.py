@@ -72,9 +72,9 @@ def train() -> int:
 
 def save_untrained() -> int:
     """Save the weights that training began with; return the exit code."""
+    from agentgym.training.config import read_config
     from agentgym.training.loop import Trainer
     from agentgym.training.machine.resources import resolve
-    from agentgym.training.run import read_config
     from agentgym.training.setup import TrainingSetup
 
     config = read_config(RUN)

@@ -6,6 +6,7 @@ python examples/chat_loop.py http://localhost:8000/v1 MODEL --env agentgym/ALFWo
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 import openai
@@ -35,9 +36,14 @@ def main() -> None:
     parser.add_argument("--split")
     parser.add_argument("--episodes", type=int, default=10)
     given = parser.parse_args()
-    client = openai.OpenAI(base_url=given.url)
-    env = agentgym.chat(given.env, split=given.split)
-    won = [play(client, given.model, env, seed) for seed in range(given.episodes)]
+    try:
+        env = agentgym.chat(given.env, split=given.split)
+        client = openai.OpenAI(base_url=given.url)
+        won = [play(client, given.model, env, seed) for seed in range(given.episodes)]
+    except openai.OpenAIError as error:
+        sys.exit(f"{given.url}: {error}")
+    except agentgym.UsageError as error:
+        sys.exit(str(error))
     print(f"won {sum(won)} of {len(won)}")
 
 

@@ -10,6 +10,7 @@ import pytest
 from agentgym.agents import make_agent
 from agentgym.cli import main
 from agentgym.errors import UsageError
+from agentgym.evaluation.log.stored_run import read_stored_run
 from agentgym.evaluation.suites.agent_metadata import complete, has_metadata
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.registration import class_of, find_spec, known_ids, open_env, open_vector
@@ -244,6 +245,17 @@ def test_entry_points_are_found_when_they_are_asked_for(installed, capsys):
     assert gymnasium.make("plugged/Count-v0").unwrapped.suite == "count"
     assert main(["play", "plugged/Count-v0", "--agent", "walker", "--task", "corridor3"]) == 0
     assert "success after 3 steps" in capsys.readouterr().out
+
+
+def test_bench_plays_an_agent_by_the_name_of_its_entry_point(installed, capsys, tmp_path):
+    suite = tmp_path / "counts.toml"
+    suite.write_text(suite_text("counts", env_table("plugged/Count-v0", 2, split="train"), seed=0))
+    words = ["bench", str(suite), "--agent", "walker", "--out", str(tmp_path / "out")]
+    assert main([*words, "--option", "word=left"]) == 0, capsys.readouterr().err
+    (folder,) = (tmp_path / "out" / "counts").glob("walker-*")
+    assert read_stored_run(folder).log.agent.options == {"word": "left"}
+    assert main([*words[:3], "walkre"]) == 2
+    assert "unknown agent 'walkre'" in capsys.readouterr().err
 
 
 def test_importing_agentgym_imports_no_entry_point(installed):

@@ -31,10 +31,7 @@ Script = Mapping[str, Sequence[str]]
 
 def make_scripted(envs: AgentVectorEnv, path: str) -> Policy:
     """Make the agent ``scripted`` from a file."""
-    given: object = path  # options come from suites and the command line
-    if not isinstance(given, str):
-        raise UsageError(f"path is the name of a file, got {given!r}")
-    return ScriptedPolicy(load_script(Path(path)), source=str(path))
+    return ScriptedPolicy(load_script(Path(path)), source=path)
 
 
 class ScriptedPolicy:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentgym.agents.rules import RULES_VERSION
-from agentgym.core.options import check_choice
+from agentgym.core.options import check_choice, options_of
 from agentgym.core.types import Policy
 from agentgym.env import AgentEnv
 from agentgym.errors import UnsupportedEnvError, UsageError, nearest
@@ -145,16 +145,20 @@ def find_agent(kind: str) -> Callable[..., Policy]:
 
 
 def check_agent(kind: str, options: Mapping[str, Any]) -> None:
-    """Check that an agent exists and takes these options."""
-    parameters = list(inspect.signature(find_agent(kind)).parameters.values())
+    """Check that an agent exists and takes these options, by name and by annotated type."""
+    factory = find_agent(kind)
+    parameters = list(inspect.signature(factory).parameters.values())
     if not parameters or parameters[0].kind in _KEYWORDS:
         raise UsageError(f"agent {kind!r} takes no vector environment: make it the first parameter")
     parameters = [parameter for parameter in parameters[1:] if parameter.kind is not _VARIADIC]
     known = [parameter.name for parameter in parameters if parameter.kind is not _ANY_OPTION]
-    for option in options:
+    declared = options_of(factory, lenient=True)
+    for option, value in options.items():
         if option not in known and len(known) == len(parameters):
             takes = f"it takes {', '.join(known)}" if known else "it takes none"
             raise UsageError(f"agent {kind!r} has no option {option!r}{nearest(option, known)}; {takes}")
+        if option in known:
+            declared[option].check(value, f"agent {kind!r}: option ")
     about = f": {AGENTS[kind].about}" if kind in AGENTS else ""
     for parameter in parameters:
         needed = parameter.default is parameter.empty and parameter.kind is not _ANY_OPTION

@@ -32,7 +32,7 @@ _ASSUMED = """\
 Nobody was asked. Prompts are those that random play builds in {sample} tasks of each environment; a token is
 four bytes of text, a picture 1,000 tokens. Likely: episodes as long as random ones, answers of {answer}
 tokens, forms of judges with {field} tokens a reason. At most: every episode to its step limit, every answer
-as long as it may be. Further attempts, repairs of ratings and probes are not in it."""
+as long as it may be. Not in it: further attempts, repairs of ratings{probe}."""
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -117,7 +117,8 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
         "--leaderboard",
         type=Path,
         metavar="FILE.md",
-        help="write the leaderboard of all runs in the output directory afterwards",
+        help="write the leaderboard of all runs in the output directory afterwards, and FILE.json, FILE.csv "
+        "and FILE.tex beside it",
     )
 
 
@@ -289,6 +290,7 @@ def print_protocols(console: Console) -> int:
 def print_estimate(arguments: argparse.Namespace, request: BenchRequest, console: Console) -> int:
     """Print the cost estimate of what is requested; return the exit code."""
     from agentgym.endpoint.prices import PriceTable
+    from agentgym.endpoint.probe import PROBE_REQUESTS
     from agentgym.evaluation.play.estimate import ANSWER_TOKENS, FIELD_TOKENS, SAMPLE, estimate_suite
 
     if arguments.leaderboard is not None:
@@ -303,9 +305,11 @@ def print_estimate(arguments: argparse.Namespace, request: BenchRequest, console
     for gap in found.left_out:
         remark = printable(f"left out: {gap.label}: {gap.reason}")
         console.print(remark, style="yellow", markup=False, soft_wrap=True)
-    console.print(
-        _ASSUMED.format(sample=SAMPLE, answer=ANSWER_TOKENS, field=FIELD_TOKENS), markup=False, soft_wrap=True
+    probe = f", and {PROBE_REQUESTS} short requests that probe each model first (--no-probe: none)"
+    assumed = _ASSUMED.format(
+        sample=SAMPLE, answer=ANSWER_TOKENS, field=FIELD_TOKENS, probe="" if arguments.no_probe else probe
     )
+    console.print(assumed, markup=False, soft_wrap=True)
     return 0
 
 

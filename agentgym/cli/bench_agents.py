@@ -8,8 +8,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentgym.agents.table import ENTRY_POINTS
 from agentgym.cli.parser import Parser, parse_options
 from agentgym.errors import UsageError, nearest
+from agentgym.io.optional import plugins
 
 if TYPE_CHECKING:
     from agentgym.evaluation.suites.suite import SuiteAgent
@@ -40,9 +42,9 @@ def add_agents(parser: Parser) -> None:
         "--agent",
         action="append",
         metavar="NAME",
-        help="who plays: agents of the suite or of --model, or module:function, an agent of your own; with "
-        "--endpoint prompting, react or reflexion; repeat for several (default: all of the suite and of "
-        "--model; with --endpoint react)",
+        help="who plays: agents of the suite or of --model, or your own agent, as module:function or by its "
+        "entry point; with --endpoint prompting, react or reflexion; repeat for several (default: all of the "
+        "suite and of --model; with --endpoint react)",
     )
     parser.add_argument(
         "--model",
@@ -103,7 +105,9 @@ def chosen_agents(
     directory's ``agent.json`` with the model's training settings, but for the temperature.
     ``known``: names of the suite's own agents.
     """
-    own = {name: _row_name(name) for name in arguments.agent or () if ":" in name and name not in known}
+    installed = plugins(ENTRY_POINTS) if arguments.agent else {}
+    others = [name for name in arguments.agent or () if name not in (*known, *SCAFFOLDS)]
+    own = {name: _row_name(name) for name in others if ":" in name or name in installed}
     further, names = _models(arguments, settings, known, own)
     if own:
         from agentgym.evaluation.suites.suite import SuiteAgent

@@ -83,13 +83,16 @@ def run_list(arguments: argparse.Namespace) -> int:
     listed = source_list()
     for source in data_sources():
         names = [name for name, found in listed.set.items() if found.source == source.name]
+        official = {part for name in names for part in listed.set[name].gives} or {*source.sets}
+        beside = [part for part in source.sets if part not in official and is_present(source, part)]
+        missing = f"missing; {', '.join(beside)} here" if beside else "missing"
         for name in names or [source.name]:
             unlisted = SourceSet(source.licence, source.upstream, gives=tuple(source.sets))
             found, size = listed.set.get(name, unlisted), size_of(listed.files(name))
             state = "imported" if (data_directory() / source.folder / MANIFEST).exists() else "present"
             is_here = any(is_present(source, part) for part in found.gives)
             shown = decimal(size) if size else "unknown" if names else ""
-            table.add_row(name, found.revision, shown, found.licence, state if is_here else "missing")
+            table.add_row(name, found.revision, shown, found.licence, state if is_here else missing)
     console.print(table, markup=False)
     say("`agentgym data download NAME` brings what has a size; else `data import`")
     return 0

@@ -121,7 +121,8 @@ def build(
     box: Any = {"allow": allow, "limits": limits, "console": open_progress_console()}
     built = build_leaderboard(results, out, suites=suites, strict=strict, **box)
     print_boards(built.boards, built.unranked, console)
-    console.print(printable(f"written to {out}"), markup=False, soft_wrap=True)
+    beside = ", ".join(out.with_suffix(suffix).name for suffix in (".json", ".csv", ".tex"))
+    console.print(printable(f"written to {out}, and {beside} beside it"), markup=False, soft_wrap=True)
 
 
 def print_boards(boards: Sequence[Board], unranked: Sequence[Unranked], console: Console) -> None:

@@ -114,7 +114,9 @@ def _directory(arguments: argparse.Namespace, stack: ExitStack) -> str:
     from tempfile import TemporaryDirectory
 
     from agentgym.inference.models.language_model import save_model
-    from agentgym.inference.policy.open import default_prompting, open_model, tiny_size, vocabulary_texts
+    from agentgym.inference.models.tiny_names import tiny_size
+    from agentgym.inference.policy.open import open_model, vocabulary_texts
+    from agentgym.inference.policy.saved import default_prompting
     from agentgym.prompts.settings import Prompting
     from agentgym.registration import open_vector
 

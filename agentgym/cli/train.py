@@ -213,7 +213,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from agentgym.training.run import read_config, resume, start
+    from agentgym.training.config import read_config
 
     logs = LOGS if arguments.log is None else arguments.log
     if arguments.device_memory is not None and arguments.plan is None:
@@ -221,12 +221,16 @@ def _train(arguments: argparse.Namespace) -> int:
     if arguments.resume is not None:
         _refuse_settings(arguments)
         _refuse_algorithm(read_config(arguments.resume), arguments, "--resume")
+        from agentgym.training.run import resume
+
         outcome = resume(arguments.resume, logs=logs, iterations=arguments.iterations)
     else:
         config = _config(arguments)
         if arguments.plan is not None:
             return show_plan(config, devices=arguments.plan, device_memory=arguments.device_memory)
         folder = arguments.out or default_folder(config, config.algorithm.replace(":", "."))
+        from agentgym.training.run import start  # torch, after the settings were checked
+
         outcome = start(config, folder, logs=logs, force=arguments.force)
     if outcome.is_first:
         _report(outcome)
@@ -268,8 +272,7 @@ def _refuse_algorithm(config: TrainConfig, arguments: argparse.Namespace, flag: 
 
 def _config(arguments: argparse.Namespace) -> TrainConfig:
     from agentgym.recipes import find_variant, recipe_config
-    from agentgym.training.config import PLAIN, TINY, override
-    from agentgym.training.run import read_config
+    from agentgym.training.config import PLAIN, TINY, override, read_config
 
     own = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
     given = {name: value for name, value in own.items() if value is not None}
@@ -314,7 +317,7 @@ def _mixed(text: str) -> dict[str, Any]:
 
 def _preset(arguments: argparse.Namespace) -> str:
     """Return the preset's name: by default tiny for tiny models, else the paper's where there is one."""
-    from agentgym.inference.policy.open import tiny_size
+    from agentgym.inference.models.tiny_names import tiny_size
     from agentgym.recipes import algorithms_with_recipes
 
     if arguments.preset is not None or arguments.table is not None:

@@ -15,7 +15,8 @@ from agentgym.errors import UsageError
 
 if TYPE_CHECKING:
     from agentgym.training.cloning.clone import Cloned
-    from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics
+    from agentgym.training.cloning.config import CloningConfig
+    from agentgym.training.cloning.supervised import EpochMetrics
     from agentgym.training.config import TrainConfig
 
 ABOUT = "Clone an environment's oracle or rules into a model (behaviour cloning), as a warm start."
@@ -73,11 +74,12 @@ def add_bc(commands: Commands[Parser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Clone."""
-    from agentgym.training.cloning.clone import clone
+    config = _config(arguments)
+
+    from agentgym.training.cloning.clone import clone  # torch, after the settings were checked
     from agentgym.training.learner.distributed import Ranks
     from agentgym.training.machine.resources import Machine
 
-    config = _config(arguments)
     folder = arguments.out or default_folder(config, "bc")
     with Ranks.join(Machine.here(config.device).device) as ranks:
         with epochs_bar(config, shown=ranks.is_first) as report:
@@ -88,10 +90,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace) -> CloningConfig:
-    from agentgym.inference.policy.open import default_prompting, tiny_size
+    from agentgym.inference.models.tiny_names import tiny_size
+    from agentgym.inference.policy.saved import default_prompting
     from agentgym.io.records import parse
     from agentgym.registration import suite_spec
-    from agentgym.training.cloning.supervised import CloningConfig
+    from agentgym.training.cloning.config import CloningConfig
 
     table: dict[str, Any] = {"env_id": arguments.env, "model": arguments.model, "seed": arguments.seed}
     for name in ("teacher", "tasks", "epochs"):

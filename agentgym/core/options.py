@@ -10,8 +10,10 @@ from __future__ import annotations
 import inspect
 import math
 import numbers
+import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from functools import cache, partial
 from typing import (
@@ -164,10 +166,10 @@ class Option:
             self.values.check(self.name, value, where)
 
 
-def options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
+def options_of(creator: Callable[..., Any], *, lenient: bool = False) -> Mapping[str, Option]:
     """Return the arguments of a creator; a class that takes ``**options`` adds its base classes'.
 
-    An annotation of a class that cannot be evaluated is `Any`; `UsageError` for one of a function.
+    An annotation that cannot be evaluated is `Any`; of a function it is a `UsageError` unless ``lenient``.
 
     Example:
         >>> class Base:
@@ -177,17 +179,17 @@ def options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
         >>> list(options_of(Derived))
         ['scale', 'split']
     """
-    return _options_of(cast(Any, creator))
+    return _options_of(cast(Any, creator), lenient or inspect.isclass(creator))
 
 
 @cache
-def _options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
+def _options_of(creator: Callable[..., Any], lenient: bool) -> Mapping[str, Option]:
     found: dict[str, Option] = {}
     constructors = [creator]
     if inspect.isclass(creator):
         constructors = [vars(base)["__init__"] for base in creator.__mro__ if "__init__" in vars(base)]
     for made_by in constructors:
-        hints = _hints(creator if is_dataclass(creator) else made_by, required=not inspect.isclass(creator))
+        hints = _hints(creator if is_dataclass(creator) else made_by, lenient=lenient)
         parameters = inspect.signature(made_by).parameters.values()
         for each in parameters:
             if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) and each.name != "self":
@@ -198,18 +200,25 @@ def _options_of(creator: Callable[..., Any]) -> Mapping[str, Option]:
     return types.MappingProxyType(found)
 
 
-def _hints(creator: Any, *, required: bool) -> dict[str, Any]:
+def _hints(creator: Any, *, lenient: bool) -> dict[str, Any]:
     while isinstance(creator, partial):
         creator = creator.func
+    failures = (AttributeError, NameError, SyntaxError, TypeError)
     try:
         return get_type_hints(creator, include_extras=True)
-    except (AttributeError, NameError, SyntaxError, TypeError) as error:
-        if not required:
-            return {}
-        raise UsageError(
-            f"the annotations of {creator.__module__}.{creator.__qualname__} cannot be evaluated: "
-            f"{error}; import their names when the module is imported"
-        ) from error
+    except failures as error:
+        if not lenient:
+            raise UsageError(
+                f"the annotations of {creator.__module__}.{creator.__qualname__} cannot be evaluated: "
+                f"{error}; import their names when the module is imported"
+            ) from error
+    found: dict[str, Any] = {}
+    names = getattr(sys.modules.get(creator.__module__), "__dict__", {})
+    for name, annotation in getattr(creator, "__annotations__", {}).items():
+        single = types.SimpleNamespace(__annotations__={name: annotation})
+        with suppress(*failures):  # a name that type checkers alone import hides no other option
+            found |= get_type_hints(single, names, include_extras=True)
+    return found
 
 
 def check_options(given: Mapping[str, Any], known: Mapping[str, Option], where: str = "") -> None:

@@ -29,6 +29,9 @@ ParameterSupport: TypeAlias = Literal["heeded", "accepted", "ignored", "refused"
 LABEL = "probe"
 """Label of its calls in the ledger."""
 
+PROBE_REQUESTS = 12
+"""Requests of a probe that nothing refuses."""
+
 _VERSION = 1
 _SHORT = 8
 _LONG = 64

@@ -16,6 +16,7 @@ from agentgym.agents.metadata import FILE_OPTIONS
 from agentgym.core.hashing import canonical_json
 from agentgym.errors import UsageError
 from agentgym.evaluation.board.boards import Board
+from agentgym.evaluation.board.tables import rank_cell
 from agentgym.evaluation.log.results import EvalLog, RunEndpoint
 from agentgym.evaluation.log.stored_run import StoredRun
 from agentgym.evaluation.log.unreadable import UnreadableShare, unreadable_answers, unreadable_responses
@@ -169,7 +170,7 @@ def run_page(
     run, each = page.run, page.examined
     place = next(
         (
-            (f"board-{number}.html", row)
+            (f"board-{number}.html", rank_cell(row, board.rows))
             for number, board in enumerate(boards, start=1)
             for row in board.rows
             if isinstance(each.found, Submission) and run.result_id in row.results

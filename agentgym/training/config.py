@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from agentgym.algos.algorithm import Algorithm
@@ -20,8 +21,10 @@ from agentgym.core.options import (
     check_options,
 )
 from agentgym.errors import UsageError, nearest
-from agentgym.inference.policy.open import default_prompting
+from agentgym.history.run import CONFIG_FILE, MADE_WITH
+from agentgym.inference.policy.saved import default_prompting
 from agentgym.io.records import parse
+from agentgym.io.untrusted import loads_json, read_file
 from agentgym.prompts.settings import Prompting, with_words_of
 from agentgym.registration import suite_spec
 from agentgym.training.collect.config import RolloutConfig
@@ -422,3 +425,18 @@ TINY = Preset(
     tiny=True,
 )
 """Preset for `agentgym.inference.models.tiny` on a laptop: fast steps, no reference, the smallest boards."""
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Read the configuration of a run's folder, or of a file of the same form."""
+    path = path / CONFIG_FILE if path.is_dir() else path
+    table = {key: value for key, value in read_config_table(path).items() if key != MADE_WITH}
+    return config_from_json(table, str(path))
+
+
+def read_config_table(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a configuration file; UsageError where it holds none."""
+    table = loads_json(read_file(path, remedy="name a training run's folder"), str(path))
+    if not isinstance(table, dict):
+        raise UsageError(f"{path} holds no configuration: name the folder of a training run")
+    return table

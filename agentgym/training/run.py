@@ -22,9 +22,16 @@ from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
 from agentgym.history.trend import Trend
 from agentgym.io.files import make_folder, replace_file, sole_writer
 from agentgym.io.provenance import here_and_now
-from agentgym.io.untrusted import loads_json, read_file
 from agentgym.prompts.template_sandbox import trusted
-from agentgym.training.config import ResolvedConfig, TrainConfig, config_from_json, config_to_json, resumed
+from agentgym.training.config import (
+    ResolvedConfig,
+    TrainConfig,
+    config_from_json,
+    config_to_json,
+    read_config,
+    read_config_table,
+    resumed,
+)
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
@@ -81,7 +88,7 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         return run.train(logs)
     if not _restarts():
         raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
-    table = _table(folder / CONFIG_FILE)
+    table = read_config_table(folder / CONFIG_FILE)
     made = table.pop(MADE_WITH, None)
     if not isinstance(made, dict) or made.get(_REQUESTED) != _digest(config):
         raise UsageError(
@@ -108,20 +115,6 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
     """
     config = resumed(read_config(folder), iterations)
     return _PlannedRun.of(config, folder, resumes=True).train(logs)
-
-
-def read_config(path: Path) -> TrainConfig:
-    """Read the configuration of a run's folder, or of a file of the same form."""
-    path = path / CONFIG_FILE if path.is_dir() else path
-    table = {key: value for key, value in _table(path).items() if key != MADE_WITH}
-    return config_from_json(table, str(path))
-
-
-def _table(path: Path) -> dict[str, Any]:
-    table = loads_json(read_file(path, remedy="name a training run's folder"), str(path))
-    if not isinstance(table, dict):
-        raise UsageError(f"{path} holds no configuration: name the folder of a training run")
-    return table
 
 
 def _restarts() -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from agentgym.algos.filters import ACCURACY
 from agentgym.algos.table import ALGORITHMS
 from agentgym.core.hashing import content_id
-from agentgym.inference.policy.open import default_prompting
-from agentgym.training.cloning.supervised import CloningConfig
+from agentgym.inference.policy.saved import default_prompting
+from agentgym.training.cloning.config import CloningConfig
 from agentgym.training.config import TINY, TrainConfig, override
 from benchmarks.algorithms.claims import Claim
 
@@ -95,7 +95,7 @@ class Environment:
     validation: str = "valid"
     """That split's name."""
     teacher: str = "oracle"
-    """Whose episodes are cloned: one of `agentgym.training.demonstrations.TEACHERS`."""
+    """Whose episodes are cloned: one of `agentgym.training.cloning.config.TEACHERS`."""
     prompting: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `Prompting` that differ from those of a tiny model."""
     settings: Mapping[str, Any] = field(default_factory=dict)

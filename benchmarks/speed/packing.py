@@ -29,8 +29,9 @@ from agentgym.inference.policy.prompted import make_speller
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import suite_spec
 from agentgym.rollout.worker import RolloutWorker
+from agentgym.training.learner.config import Packing
 from agentgym.training.learner.logprobs import response_log_probs
-from agentgym.training.learner.packing import Packing, StepRow, step_rows
+from agentgym.training.learner.packing import StepRow, step_rows
 from agentgym.training.learner.tree import PACKINGS
 from agentgym.vector.core import AgentVectorEnv
 from benchmarks.harness.report import Texts, parser, table

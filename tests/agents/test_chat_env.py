@@ -223,6 +223,15 @@ def test_wrong_settings_of_a_vector_are_refused(options, line):
         agentgym.chat_vec("agentgym/EZPoints-v0", **options)
 
 
+@pytest.mark.parametrize(("answers", "given"), [(["+"], "1"), (["+"] * 3, "3"), ("++", "one text")])
+def test_a_vector_takes_as_many_answers_as_it_has_slots(answers, given):
+    envs = agentgym.chat_vec("agentgym/EZPoints-v0", 2)
+    envs.reset(seed=0)
+    with pytest.raises(UsageError, match=f"a list of 2 answers, one for each slot, got {given}$"):
+        envs.step(answers)
+    assert len(envs.step(["+", "+"])[0]) == 2
+
+
 def test_slots_of_a_vector_share_their_tasks():
     envs = agentgym.chat_vec("agentgym/EZPoints-v0", 3, split="test", agent="react")
     chats, infos = envs.reset(seed=5)

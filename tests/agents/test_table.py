@@ -1,6 +1,9 @@
+import sys
+import types
+
 import pytest
 
-from agentgym.agents import AGENTS, make_agent
+from agentgym.agents import AGENTS, check_agent, make_agent
 from agentgym.agents.imported import IMPORTED
 from agentgym.core.types import Policy
 from agentgym.envs.webshop.env import WebShopEnv
@@ -43,7 +46,7 @@ def test_the_oracle_is_the_environments(envs):
         ("oracel", {}, r"unknown agent 'oracel' \(did you mean 'oracle'\?\); choose one of random, "),
         ("random", {"seed": 1}, "agent 'random' has no option 'seed'; it takes none"),
         ("scripted", {"pth": "x"}, r"no option 'pth' \(did you mean 'path'\?\); it takes path"),
-        ("scripted", {"path": 3}, "path is the name of a file, got 3"),
+        ("scripted", {"path": 3}, "agent 'scripted': option path must be a string, got 3"),
         (
             "imported",
             {"origin": "a paper", "dialect": "jsonl", "log_sha256": ""},
@@ -55,3 +58,14 @@ def test_the_oracle_is_the_environments(envs):
 def test_bad_agents(envs, kind, options, message):
     with pytest.raises(UsageError, match=message):
         make_agent(kind, envs, **options)
+
+
+def test_a_type_that_only_type_checkers_know_hides_no_other_option(monkeypatch):
+    def make(envs: "Unknown", *, memory: int = 1, other: "Unknown" = None): ...  # noqa: F821
+
+    module = types.ModuleType("of_a_stranger")
+    module.make = make
+    monkeypatch.setitem(sys.modules, "of_a_stranger", module)
+    check_agent("of_a_stranger:make", {"memory": 2, "other": "any"})
+    with pytest.raises(UsageError, match="option memory must be a whole number, got 'abc'"):
+        check_agent("of_a_stranger:make", {"memory": "abc"})

@@ -181,6 +181,7 @@ def test_families_and_difficulties_are_chosen():
         ({"on_error": "ignore"}, "unknown on_error 'ignore'"),
         ({"task_types": ["picks"]}, "did you mean 'pick'"),
         ({"task_types": ()}, "task_types names none"),
+        ({"task_types": 3}, "task_types must be a list of task types, got 3"),
         ({"split": "valid"}, "unknown split 'valid'"),
         ({"split": "valid_train"}, "unknown split 'valid_train'"),
         ({"difficulty": "impossible"}, "unknown difficulty"),

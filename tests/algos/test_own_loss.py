@@ -144,8 +144,8 @@ def test_a_wrong_reference_is_one_line(reference, reason):
 
 
 def test_a_run_records_the_loss_and_a_changed_one_is_not_resumed(tmp_path, monkeypatch):
-    from agentgym.training.config import TINY
-    from agentgym.training.run import read_config, resume, start
+    from agentgym.training.config import TINY, read_config
+    from agentgym.training.run import resume, start
 
     module = tmp_path / "mine_of_test.py"
     source = "def loss(given):\n    return -given.ratio.detach() * given.advantages * given.log_probs\n"

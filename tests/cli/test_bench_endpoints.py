@@ -193,8 +193,10 @@ def test_an_estimate_asks_nobody_and_writes_nothing(cli, suite, tmp_path, server
     assert "reflexion-" in out
     assert "no price" in out
     assert "Nobody was asked." in out
+    assert "and 12 short requests that probe each model first (--no-probe: none)." in out
     _, priced, _ = cli(*words, "--estimate", "--agent", "prompting", "--prices", prices, "--limit", 2)
     assert "no price" not in priced
+    assert "probe" not in cli(*words, "--estimate", "--agent", "prompting", "--no-probe")[1]
     assert " 4 " in priced  # two tasks, two attempts
 
 

@@ -33,7 +33,7 @@ def test_bench_verifies_and_ranks(cli, suite, tmp_path):
     assert code == 0
     assert out.count("re-run: ") == 2
     assert "14 episodes" in out
-    assert f"written to {page}\n" in out
+    assert f"written to {page}, and {page.stem}.json, {page.stem}.csv, {page.stem}.tex beside it\n" in out
     assert "oracle" in page.read_text()
     table = [
         [cell.strip() for cell in line.strip("│┃").split("│")] for line in out.splitlines() if "│" in line
@@ -97,7 +97,7 @@ def test_an_own_suite_stays_verifiable(cli, suite, tmp_path):
         assert (code, out.split(":")[0]) == (0, "re-run")
     code, out, _ = cli("leaderboard", "build", results)
     assert (code, "not ranked" in out) == (0, False)
-    assert f"written to {results / 'LEADERBOARD.md'}\n" in out
+    assert f"written to {results / 'LEADERBOARD.md'}, and LEADERBOARD.json, " in out
     kept = results / "suites" / "toys.toml"
     kept.write_text(f"# mine\n{SUITE}")
     assert cli("bench", kept, "--out", results, "--agent", "random")[0] == 0
@@ -127,7 +127,7 @@ def test_leaderboard_build(cli, suite, run_folder, tmp_path):
     page = tmp_path / "page.md"
     code, out, _ = cli("leaderboard", "build", run_folder.parent, "--out", page, "--suite", suite)
     assert code == 0
-    assert f"written to {page}\n" in out
+    assert f"written to {page}, and {page.stem}.json, {page.stem}.csv, {page.stem}.tex beside it\n" in out
     assert "re-run" in out
     (tmp_path / "runs" / "suites" / "toys.toml").unlink()
     code, out, _ = cli("leaderboard", "build", run_folder.parent, "--out", page)

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -235,3 +236,11 @@ def test_a_curriculum_is_set_part_by_part():
         _config(make_parser().parse_args([*words, "--set", "curriculum.buy=1"]))
     with pytest.raises(UsageError, match=r"set curriculum\.by"):
         _config(make_parser().parse_args([*words[:4], "--set", "curriculum.success=0.7"]))
+
+
+@pytest.mark.parametrize("words", [("gigpo", "--set", "learner.lrr=1"), ("bc", "--set", "batchh=1")])
+def test_a_mistyped_setting_does_not_wait_for_torch(words):
+    command = ["train", *words, *EZPOINTS]
+    code = f"import sys\nfrom agentgym.cli import main\nprint(main({command!r}), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "2 False\n", done.stderr

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentgym.endpoint import CacheMissError, EndpointSession, KeyRefusedError, read_ledger
+from agentgym.endpoint.probe import PROBE_REQUESTS
 from tests.endpoint.fake import FakeEndpoint, Said, completion, refusal
 
 
@@ -32,8 +33,10 @@ def able(body):
 
 
 def test_an_endpoint_that_heeds_all():
-    with FakeEndpoint(otherwise=able).open() as endpoint:
+    fake = FakeEndpoint(otherwise=able)
+    with fake.open() as endpoint:
         probe = endpoint.probe()
+    assert len(fake.bodies) == PROBE_REQUESTS
     table = probe.to_json()
     assert (probe.answers_as, probe.fingerprint, probe.usage, probe.repeatable) == (
         "served",

@@ -98,7 +98,7 @@ def test_what_a_suite_leaves_open_is_filled_in(saved: Path) -> None:
         ({"parser": "think-action"}, "parser is 'think-action' in the suite, but 'plain' by its files"),
         ({"sampling": {"temperature": 0.4}}, r"sampling\.temperature is 0\.4 in the suite, but 1\.0 by its"),
         ({"options": {"path": "nowhere"}}, "the model directory nowhere does not exist"),
-        ({"options": {"path": 3}}, "path is the name of a folder or of a model of the hub, got 3"),
+        ({"options": {"path": 3}}, "option path must be a string, got 3"),
         ({"options": {"path": "x", "temperatur": 3}}, r"no option 'temperatur' \(did you mean 'temperature'"),
         ({"options": {}}, "agent 'model' needs the option 'path'"),
     ],
@@ -119,7 +119,7 @@ def test_a_directory_that_says_nothing_takes_its_prompts_from_the_suite(tmp_path
     )
     assert full.sampling["history"] == 0
     assert full.sampling["choice"] == "free"
-    with pytest.raises(UsageError, match="options: history: expected an integer, got '0'"):
+    with pytest.raises(UsageError, match="option history must be a whole number or None, got '0'"):
         complete(agent(tmp_path, options={**options, "history": "0"}))
 
 
@@ -159,6 +159,13 @@ def test_a_saved_model_plays_a_suite_and_its_run_can_be_replayed(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UsageError, match="there is no directory models/tiny here"):
         verify_run(folder, rerun=True)
+
+
+def test_a_name_that_ends_with_the_training_seed_has_it_once() -> None:
+    names = ("tiny", "tiny-seed5", "tiny-seed50")
+    shown = [SuiteAgent(name, "model", model=Model(training_seed=5)).display_name for name in names]
+    assert shown == ["tiny-seed5", "tiny-seed5", "tiny-seed50-seed5"]
+    assert SuiteAgent("tiny-seed5", "model").display_name == "tiny-seed5"
 
 
 def test_other_weights_in_the_same_place_are_another_agent(bench: Path, tmp_path: Path) -> None:

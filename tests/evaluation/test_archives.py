@@ -97,6 +97,13 @@ def changed(root: Path, tmp_path: Path, **replaced: bytes | None) -> tuple[str, 
     return problems(written(tmp_path / f"x{ARCHIVE_SUFFIX}", members), root)
 
 
+def test_pack_requires_what_check_requires(sent, tmp_path):
+    folder = next(path for path in (sent / "results" / "sent").iterdir() if path.name.startswith("least"))
+    with pytest.raises(UsageError, match=r"not re-run, .*: --contact TEXT, --training-data TEXT$"):
+        pack_submission(open_run(folder), tmp_path, fields=CardFields(" ", "MIT"), allow=[AGENT])
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_same_run_gives_the_same_bytes(sent, tmp_path):
     for folder in sorted((sent / "results" / "sent").iterdir()):
         again = pack_submission(open_run(folder), tmp_path, fields=SAID, allow=[AGENT])

@@ -154,7 +154,7 @@ def test_the_words_of_two_papers_are_not_compared():
 def test_a_claim_is_held_against_what_choosing_gives():
     found = audit(read_result("A=80,n=134"), read_result("B=86.9,n=128,best-of=30"))
     assert found.verdict == (
-        "They were played on different tasks, 134 and 128 of them. A wins 0.0 points more [-8.1, 7.6] once "
+        "They were played on different tasks, 134 and 128 of them. Both win equally often [-8.1, 7.6] once "
         "what choosing adds is taken off: this much play does not show a difference. Choosing the best of 30 "
         "checkpoints on 128 tasks alone gives 6.9, more than the difference."
     )

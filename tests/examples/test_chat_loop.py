@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import httpx2 as httpx
 import openai
+import pytest
 
 import agentgym
 from examples.chat_loop import main, play
@@ -43,3 +44,22 @@ def test_the_program_prints_what_was_won(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", command.split())
     main()
     assert capsys.readouterr().out == "won 0 of 2\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "env", "line"),
+    [
+        ("none", "EZPoints-v0", "http://127.0.0.1:9/v1: Connection error."),
+        ("", "EZPoints-v0", "http://127.0.0.1:9/v1: .*OPENAI_API_KEY"),
+        ("none", "EZPoint-v0", "did you mean 'agentgym/EZPoints-v0'"),
+    ],
+)
+def test_a_server_or_key_that_is_not_there_is_one_line(monkeypatch, key, env, line):
+    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    if key:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setattr("sys.argv", f"chat_loop http://127.0.0.1:9/v1 any --env agentgym/{env}".split())
+    with pytest.raises(SystemExit, match=line) as ended:
+        main()
+    assert "\n" not in str(ended.value)

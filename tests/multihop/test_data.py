@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from agentgym.cli import main
 from agentgym.core.types import Passage
 from agentgym.data.importing import find_damage, import_data, is_present, read_manifest
 from agentgym.envs.multihop.data import importer
@@ -392,7 +393,7 @@ def sample(**changes):
     return {**record, **changes}
 
 
-def test_a_sample_keeps_the_numbers_of_its_corpus(copy):
+def test_a_sample_keeps_the_numbers_of_its_corpus(copy, capsys):
     corpus = [{"id": i, "title": title, "text": f"{title} is Bo."} for i, title in enumerate("XB")]
     copies.write(copy / "corpus.jsonl", corpus)
     copies.write(copy / "questions.jsonl", [sample()])
@@ -404,6 +405,8 @@ def test_a_sample_keeps_the_numbers_of_its_corpus(copy):
     assert [passage.title for passage in store.passages] == ["X", "B", "C"]
     assert store.question("dev", 0).passages == (1, 2)  # a passage that comes twice is one
     assert store.question("dev", 0).supporting == (1,)
+    assert main(["data", "list"]) == 0
+    assert "missing; sample, sample-distractors here" in capsys.readouterr().out
     wider = open_questions("twowiki/sample-distractors")
     assert [passage.title for passage in wider.passages] == ["X", "B", "D", "C"]
     assert wider.question("dev", 0).id == store.question("dev", 0).id

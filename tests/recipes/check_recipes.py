@@ -19,7 +19,7 @@ from typing import Any
 from agentgym.cli.commands import make_parser
 from agentgym.cli.train import _config
 from agentgym.core.options import options_of
-from agentgym.inference.policy.open import default_prompting
+from agentgym.inference.policy.saved import default_prompting
 from agentgym.recipes import (
     Recipe,
     RecipeSetting,

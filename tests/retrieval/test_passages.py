@@ -82,7 +82,7 @@ def test_damage(path):
         PassageFile(path.with_name("nothing"))
     for damaged in (b"", raw[:10], raw[:25], raw[:-1], raw[40:]):
         path.write_bytes(damaged)
-        with pytest.raises(UsageError, match="is not a complete file of passages|is incomplete"):
+        with pytest.raises(UsageError, match=r"is not a complete file of passages|is incomplete"):
             PassageFile(path)
     path.write_bytes(raw.replace(b"1628", b"1682"))
     with pytest.raises(UsageError, match=r"holds passages of sha256 .*: build it again"):

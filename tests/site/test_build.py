@@ -125,6 +125,7 @@ def test_a_changed_copy_never_takes_the_name_of_its_original(results, tmp_path):
     assert "oracle" in [row.name for row in built.boards[0].rows]
     own = (tmp_path / "site" / f"run-{read_run(source).request_id[:12]}.html").read_text()
     assert "Not ranked." not in own
+    assert "its board</a> at rank 1=, a tie." in own
     assert len(list((tmp_path / "site").glob("run-*.html"))) == 4
 
 

@@ -14,7 +14,7 @@ from agentgym.errors import UsageError
 from agentgym.inference.models.language_model import load_model, open_directory
 from agentgym.inference.models.weights import WeightFiles
 from agentgym.training.cloning.clone import clone
-from agentgym.training.cloning.supervised import CloningConfig
+from agentgym.training.cloning.config import CloningConfig
 from agentgym.training.config import TrainConfig, override
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.critic import Critic

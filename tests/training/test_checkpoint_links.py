@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import UsageError
-from agentgym.training.run import read_config
+from agentgym.training.config import read_config
 from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 
 

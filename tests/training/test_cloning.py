@@ -24,9 +24,10 @@ from agentgym.prompts.settings import Prompting
 from agentgym.registration import open_vector, suite_spec
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.cloning.clone import clone, examine
+from agentgym.training.cloning.config import CloningConfig
 from agentgym.training.cloning.dagger import correct
 from agentgym.training.cloning.demonstrations import Demonstrator, demonstrate, demonstrator
-from agentgym.training.cloning.supervised import CloningConfig, Fit, open_learner
+from agentgym.training.cloning.supervised import Fit, open_learner
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.update import DivergenceError
 from tests.training.batches import all_log_probs

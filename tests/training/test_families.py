@@ -12,7 +12,7 @@ from agentgym.errors import UsageError
 from agentgym.inference.engines.hf import HfEngine
 from agentgym.inference.models.families import FAMILIES, make_family_model
 from agentgym.inference.models.language_model import load_model, save_model
-from agentgym.inference.policy.open import tiny_size
+from agentgym.inference.models.tiny_names import FAMILY_NAMES, tiny_size
 from agentgym.inference.policy.prompted import make_policy
 from agentgym.inference.policy.saved import read_agent
 from agentgym.prompts.chat_template import ChatSetup, option_names
@@ -259,3 +259,7 @@ def test_a_tiny_model_is_named_by_its_family():
         "0.1m",
         None,
     )
+
+
+def test_names_that_are_checked_without_torch_are_those_of_the_families():
+    assert tuple(FAMILIES) == FAMILY_NAMES

@@ -14,9 +14,9 @@ from agentgym.errors import UsageError
 from agentgym.inference.models.language_model import save_model
 from agentgym.inference.policy.saved import read_agent
 from agentgym.io import hub
-from agentgym.training.config import override
+from agentgym.training.config import override, read_config
 from agentgym.training.machine.resources import resolve
-from agentgym.training.run import read_config, resume, start
+from agentgym.training.run import resume, start
 from tests.training.test_loop import config, same, weights
 
 COMMIT, OTHER = "a" * 40, "b" * 40

@@ -15,13 +15,13 @@ from agentgym.history.run import read_metrics
 from agentgym.inference.models.language_model import load_model
 from agentgym.inference.policy.saved import read_agent
 from agentgym.training.collect.task_order import TaskOrder
-from agentgym.training.config import TrainConfig, config_to_json, override
+from agentgym.training.config import TrainConfig, config_to_json, override, read_config
 from agentgym.training.learner.gradients import Actor
 from agentgym.training.learner.packing import sampled_log_probs, step_rows
 from agentgym.training.learner.update import DivergenceError
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.run import read_config, resume, start
+from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.stages import Stateless, stages_of
 from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint

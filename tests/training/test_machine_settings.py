@@ -12,10 +12,9 @@ from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.collect.config import RolloutConfig
-from agentgym.training.config import TrainConfig, override
+from agentgym.training.config import TrainConfig, override, read_config
 from agentgym.training.learner import head
-from agentgym.training.learner.config import CPU_TOKENS, IMPORTANCE_CAP, LearnerConfig
-from agentgym.training.learner.logprobs import CHUNK_LOGITS
+from agentgym.training.learner.config import CHUNK_LOGITS, CPU_TOKENS, IMPORTANCE_CAP, LearnerConfig
 from agentgym.training.learner.update import Learner
 from agentgym.training.machine.memory import ModelSize, plan_memory
 from agentgym.training.machine.resources import (
@@ -26,7 +25,7 @@ from agentgym.training.machine.resources import (
     described,
     resolve,
 )
-from agentgym.training.run import read_config, start
+from agentgym.training.run import start
 from tests.training.batches import some_batch, some_rows
 
 GIB = 2**30

@@ -12,10 +12,10 @@ from agentgym.core.types import Group
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.training.collect.task_order import TaskOrder
-from agentgym.training.config import config_from_json, config_to_json, override
+from agentgym.training.config import config_from_json, config_to_json, override, read_config
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.run import read_config, resume, start
+from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup
 from tests.training.test_loop import EASY, EZPOINTS, config, logged, same, weights
 

@@ -12,11 +12,11 @@ from agentgym.inference.models.language_model import open_directory, save_model
 from agentgym.inference.models.tiny import tiny_model, word_tokenizer
 from agentgym.io import files
 from agentgym.io.files import sole_writer
-from agentgym.training.config import override
+from agentgym.training.config import override, read_config
 from agentgym.training.learner import heartbeat
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.heartbeat import heartbeats
-from agentgym.training.run import read_config, resume, start
+from agentgym.training.run import resume, start
 from tests.training.dying_ranks import NOBODY, Case, difference, play, words
 from tests.training.test_loop import config
 from tests.waiting import PATIENCE, wait_until

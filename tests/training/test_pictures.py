@@ -15,8 +15,9 @@ from agentgym.inference.engines.types import GenerationRequest, Sampling
 from agentgym.inference.engines.vllm import VllmEngine
 from agentgym.inference.models.language_model import load_model, save_model
 from agentgym.inference.models.tiny import tiny_model, tiny_vision_model, word_tokenizer
-from agentgym.inference.policy.open import default_prompting, open_model, vocabulary_texts
+from agentgym.inference.policy.open import open_model, vocabulary_texts
 from agentgym.inference.policy.prompted import make_policy
+from agentgym.inference.policy.saved import default_prompting
 from agentgym.prompts.settings import Prompting
 from agentgym.recipes import algorithms_with_recipes, find_recipe, recipe_config, recipe_names
 from agentgym.registration import open_vector, suite_spec

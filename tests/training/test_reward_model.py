@@ -14,7 +14,7 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.inference.models.language_model import copied, load_model
 from agentgym.inference.models.reward_model_file import read_reward_model
-from agentgym.training.config import TINY, TrainConfig, override
+from agentgym.training.config import TINY, TrainConfig, override, read_config
 from agentgym.training.learner.config import LearnerConfig, RewardModelConfig
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow
@@ -23,7 +23,7 @@ from agentgym.training.learner.tree import PACKINGS
 from agentgym.training.learner.update import DivergenceError
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
-from agentgym.training.run import read_config, resume, start
+from agentgym.training.run import resume, start
 from agentgym.training.setup import TrainingSetup, check_fits
 from agentgym.training.stages.reward_model import OutcomeModelScorer, PreferenceScorer
 from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint

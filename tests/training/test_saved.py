@@ -8,8 +8,15 @@ import torch
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
 from agentgym.inference.models.language_model import load_model, save_model
-from agentgym.inference.policy.open import default_prompting, open_model, tiny_size, vocabulary_texts
-from agentgym.inference.policy.saved import SavedAgent, Training, read_agent, weights_sha256
+from agentgym.inference.models.tiny_names import tiny_size
+from agentgym.inference.policy.open import open_model, vocabulary_texts
+from agentgym.inference.policy.saved import (
+    SavedAgent,
+    Training,
+    default_prompting,
+    read_agent,
+    weights_sha256,
+)
 from agentgym.prompts.settings import Prompting
 from agentgym.registration import suite_spec
 from tests.saved_agents import save_agent

@@ -8,8 +8,8 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
-from agentgym.training.config import TrainConfig, override
-from agentgym.training.run import read_config, resume, start
+from agentgym.training.config import TrainConfig, override, read_config
+from agentgym.training.run import resume, start
 from agentgym.training.stages import OUTCOME, Stages, stages_of
 from agentgym.training.track.checkpoint import last_checkpoint, load_checkpoint
 

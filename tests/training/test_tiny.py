@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import agentgym  # noqa: F401 (registers the environments)
 from agentgym.errors import UsageError
 from agentgym.inference.models.language_model import LanguageModel, load_model, save_model
-from agentgym.inference.models.tiny import SHAPES, environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.models.tiny import environment_texts, tiny_model, word_tokenizer
+from agentgym.inference.models.tiny_names import SHAPES
 from tests.training.test_loop import same
 
 

@@ -298,7 +298,15 @@ def chat_vec(
     first = chat(env_id, **options)
     make_slot = partial(ChatEnv, budget=first.budget, count_tokens=first.count_tokens)
     made = [partial(make_slot, first.env.spawn(), first.prompts) for _ in slots]
-    return SyncVectorEnv(made, autoreset_mode=mode)
+    return _ChatSlots(made, autoreset_mode=mode)
+
+
+class _ChatSlots(SyncVectorEnv):
+    def step(self, actions: Any) -> Any:
+        if isinstance(actions, str) or len(actions) != self.num_envs:
+            given = "one text" if isinstance(actions, str) else len(actions)
+            raise UsageError(f"step takes a list of {self.num_envs} answers, one for each slot, got {given}")
+        return super().step(actions)
 
 
 def _reply_of(answer: Any) -> ChatReply:

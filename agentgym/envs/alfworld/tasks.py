@@ -106,6 +106,8 @@ def check_types(types: Iterable[str] | None) -> tuple[str, ...] | None:
     """Return the families, validated."""
     if types is None:
         return None
+    if not isinstance(types, Iterable):
+        raise UsageError(f"task_types must be a list of task types, got {types!r:.60}")
     chosen = (types,) if isinstance(types, str) else tuple(types)
     for kind in chosen:
         check_choice("task type", kind, TASK_TYPES)

@@ -155,6 +155,7 @@ class Finding:
         shift = self.difference if self.interval is None else self.interval.value
         ahead = (self.second if shift >= 0.0 else self.first).name
         text = f"{ahead} wins {100 * abs(shift):.1f} points more"
+        text = "Both win equally often" if round(1000 * shift) == 0 else text
         if self.interval is None:
             lacking = next(each.name for each in (self.first, self.second) if each.estimate is None)
             return (

@@ -135,9 +135,9 @@ class SuiteAgent:
 
     @property
     def display_name(self) -> str:
-        """The name, with the training seed where there is one."""
+        """The name, with the training seed where there is one and the name lacks it."""
         seed = self.model.training_seed
-        return self.name if seed is None else f"{self.name}-seed{seed}"
+        return self.name if seed is None else f"{self.name.removesuffix(f'-seed{seed}')}-seed{seed}"
 
 
 SCALE = (SuiteAgent("random", "random"), SuiteAgent("oracle", "oracle"))

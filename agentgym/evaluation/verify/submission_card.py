@@ -48,6 +48,12 @@ def card_of(run: EvalLog, fields: CardFields, badge: Badge) -> str:
     return "\n".join([f"# {_line(run.agent.display_name)}", "", *lines, ""])
 
 
+def missing_fields(fields: CardFields, badge: Badge) -> list[str]:
+    """Return the fields that a card lacks, as words; a re-run agent needs none as further evidence."""
+    missing = [name for name in CARD_FIELDS if badge != "re-run" and not getattr(fields, name).strip()]
+    return [name.replace("_", " ") for name in missing]
+
+
 def fields_of(card: str) -> CardFields:
     r"""Return a card's fields by its submitter.
 

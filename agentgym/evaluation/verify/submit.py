@@ -32,7 +32,7 @@ from agentgym.evaluation.verify.archives import (
     zipped,
 )
 from agentgym.evaluation.verify.packed import MAX_UNPACKED_SIZE, open_packed, pack_run, redistributable
-from agentgym.evaluation.verify.submission_card import CARD_FIELDS, CardFields, card_of, fields_of
+from agentgym.evaluation.verify.submission_card import CardFields, card_of, fields_of, missing_fields
 from agentgym.evaluation.verify.verdicts import Verdict
 from agentgym.evaluation.verify.verification import Verification
 from agentgym.io.files import make_folder, replace_file
@@ -77,15 +77,19 @@ def pack_submission(
     ``fields`` replaces what the card takes from the run's agent; ``together`` has the record ids of all runs
     that are sent in together, whose training seeds a board joins; the file is ``out_dir/SUITE/RUN`` with the
     archive's suffix; ``allow`` and ``console`` as `verify_run`. `UsageError` where the run is not complete,
-    or does not verify.
+    does not verify, or lacks fields that `check_submission` requires.
     """
     log = run.log
     verdict = Verification(run, allow=allow, console=console).keep()
     if not verdict.ok:
         raise UsageError(f"{run.path} does not verify: {verdict.problems[0]}; run `agentgym verify` on it")
+    fields = fields or CardFields.of(log)
+    if missing := missing_fields(fields, verdict.badge):
+        flags = ", ".join(f"--{name.replace(' ', '-')} TEXT" for name in missing)
+        raise UsageError(f"{run.path} is {verdict.badge}, not re-run, so its card needs more: {flags}")
     with tempfile.TemporaryDirectory() as scratch:
         packed = pack_run(run, Path(scratch), allow=allow, transcripts=False).read_bytes()
-    card = card_of(log, fields or CardFields.of(log), verdict.badge)
+    card = card_of(log, fields, verdict.badge)
     members = {
         CARD_MEMBER: card.encode(),
         RUN_MEMBER: packed,
@@ -177,8 +181,5 @@ def _card_problems(members: Mapping[str, bytes], verdict: Verdict) -> Iterator[s
         except UnicodeDecodeError as error:
             yield f"damaged: {CARD_MEMBER} is not UTF-8 text (byte {error.start})"
             return
-        if verdict.badge != "re-run":  # a re-run agent needs no further evidence
-            for name in CARD_FIELDS:
-                if not getattr(fields, name):
-                    flag = "--" + name.replace("_", "-")
-                    yield f"missing: {name.replace('_', ' ')} in {CARD_MEMBER}; pack the run with {flag}"
+        for name in missing_fields(fields, verdict.badge):
+            yield f"missing: {name} in {CARD_MEMBER}; pack the run with --{name.replace(' ', '-')}"

@@ -29,7 +29,8 @@ from transformers import (
 
 from agentgym.core.options import check_choice
 from agentgym.inference.models.language_model import LanguageModel
-from agentgym.inference.models.tiny import SHAPES, model_settings, with_random_weights, word_tokenizer
+from agentgym.inference.models.tiny import model_settings, with_random_weights, word_tokenizer
+from agentgym.inference.models.tiny_names import SHAPES
 from agentgym.prompts.template_sandbox import trusted
 
 _TEMPLATES = Path(__file__).with_name("templates")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -29,10 +28,10 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from agentgym.agents.random import RandomPolicy
 from agentgym.core.episodes import observed_text
-from agentgym.core.options import check_choice
 from agentgym.core.types import Policy
 from agentgym.inference.models.language_model import LanguageModel
 from agentgym.inference.models.pictures import PictureReader
+from agentgym.inference.models.tiny_names import Shape, shape_of
 from agentgym.prompts.template_sandbox import trusted
 from agentgym.rollout.worker import RolloutWorker
 from agentgym.vector.core import AgentVectorEnv
@@ -61,31 +60,6 @@ PATCH, MERGE = 8, 2
 
 MAX_PICTURE_TOKENS = 64
 """Most tokens of a picture; a larger one is scaled down."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The sizes of a Qwen2 model."""
-
-    hidden: int
-    layers: int
-    heads: int
-    key_value_heads: int
-    intermediate: int
-
-
-SHAPES: Mapping[str, Shape] = {
-    "0.1m": Shape(hidden=64, layers=2, heads=4, key_value_heads=2, intermediate=192),
-    "0.8m": Shape(hidden=128, layers=4, heads=4, key_value_heads=2, intermediate=384),
-    "5m": Shape(hidden=256, layers=6, heads=8, key_value_heads=4, intermediate=768),
-}
-"""Shapes by number of weights, without those of the embedding, which depends on the vocabulary."""
-
-
-def shape_of(size: str) -> Shape:
-    """Return the sizes of a named shape."""
-    check_choice("size", size, SHAPES)
-    return SHAPES[size]
 
 
 def tiny_model(size: str, tokenizer: Qwen2Tokenizer, *, context: int = 4096, seed: int = 0) -> LanguageModel:

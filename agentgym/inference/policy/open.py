@@ -1,38 +1,27 @@
-"""Model and default prompting of a run: a tiny model made for its environment, or a saved one."""
+"""Model of a run: a tiny one made for its environment, or a saved one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 
 import torch
 
 from agentgym.agents.random import RandomStringPolicy
-from agentgym.core.options import check_choice
-from agentgym.inference.models.families import FAMILIES, make_family_model
+from agentgym.inference.models.families import make_family_model
 from agentgym.inference.models.language_model import LanguageModel, load_model, open_directory
 from agentgym.inference.models.tiny import (
-    SHAPES,
     environment_texts,
     tiny_model,
     tiny_vision_model,
     word_tokenizer,
 )
-from agentgym.inference.policy.saved import read_agent
+from agentgym.inference.models.tiny_names import VISION, tiny_parts
 from agentgym.io.hub import model_directory
 from agentgym.prompts.settings import Prompting
 from agentgym.prompts.summary import summary_words
-from agentgym.registration import suite_spec
 from agentgym.vector.core import AgentVectorEnv
-
-TINY = "tiny"
-VISION = "vl"
-"""Family of the tiny vision-language models, which are shown pictures in the place of texts."""
-
-DEFAULT_SIZE = "0.8m"
-"""Default size of a tiny model."""
 
 EPISODES = 128
 """Number of random episodes for a tiny model's vocabulary. On ALFWorld's training tasks they contain every
@@ -58,7 +47,7 @@ def open_model(
     ``texts``, and it has room for the longest prompt and response of ``prompting``. With ``empty`` a
     directory's weights stay in their files.
     """
-    named = _tiny(spec)
+    named = tiny_parts(spec)
     if named is None:
         return (open_directory if empty else load_model)(model_directory(spec), dtype=dtype, device=device)
     family, size = named
@@ -80,7 +69,7 @@ def vocabulary_texts(spec: str, plays: Iterable[tuple[AgentVectorEnv, Prompting]
     ``plays``: environments in autoreset mode DISABLED, with the prompting of each; the first tasks of their
     splits are played. A model that is read from a directory has its vocabulary: nothing is played for it.
     """
-    if _tiny(spec) is None:
+    if tiny_parts(spec) is None:
         return []
     return list(dict.fromkeys(chain.from_iterable(_texts(*each) for each in plays)))
 
@@ -93,37 +82,3 @@ def _texts(envs: AgentVectorEnv, prompting: Prompting) -> Iterator[str]:
     yield from prompting.template_with(envs.prototype.tools).words()
     yield prompting.system
     yield from summary_words()[:-1] if prompting.context == "summarised" else ()
-
-
-def tiny_size(spec: str) -> str | None:
-    """Return the size of the tiny model that a spec names; None for a path."""
-    named = _tiny(spec)
-    return None if named is None else named[1]
-
-
-def _tiny(spec: str) -> tuple[str, str] | None:
-    """Return the family, empty for the plain form, and the size of the tiny model that a spec names."""
-    name, colon, size = spec.partition(":")
-    family = name.removeprefix(f"{TINY}-") if name.startswith(f"{TINY}-") else ""
-    if name != TINY and not family:
-        return None
-    if family and family not in (*FAMILIES, VISION):
-        if "/" in name or Path(spec).exists():
-            return None
-        check_choice("model", name, [f"{TINY}-{known}" for known in (*FAMILIES, VISION)])
-    size = size if colon else DEFAULT_SIZE
-    check_choice("model", f"{name}:{size}", [f"{name}:{known}" for known in SHAPES])
-    return family, size
-
-
-def default_prompting(spec: str, env_id: str) -> Prompting:
-    """Return the default prompting of a model that will play an environment.
-
-    That is how a saved policy was asked while it learned, what suits a tiny model, or what suits any
-    other.
-    """
-    if named := _tiny(spec):
-        prompting = Prompting.tiny(suite_spec(env_id).prompt)
-        return replace(prompting, pictures="alone") if named[0] == VISION else prompting
-    saved = read_agent(model_directory(spec))
-    return Prompting.default(suite_spec(env_id).prompt) if saved is None else saved.prompting

@@ -6,15 +6,18 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import UsageError
+from agentgym.inference.models.tiny_names import VISION, tiny_parts
 from agentgym.io.files import replace_file
+from agentgym.io.hub import model_directory
 from agentgym.io.records import parse
 from agentgym.io.untrusted import open_regular, read_json
 from agentgym.prompts.settings import Prompting
+from agentgym.registration import suite_spec
 
 AGENT_FILE = "agent.json"
 SCHEMA = 3
@@ -113,3 +116,16 @@ def weights_sha256(directory: Path) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def default_prompting(spec: str, env_id: str) -> Prompting:
+    """Return the default prompting of a model that will play an environment.
+
+    That is how a saved policy was asked while it learned, what suits a tiny model, or what suits any
+    other.
+    """
+    if named := tiny_parts(spec):
+        prompting = Prompting.tiny(suite_spec(env_id).prompt)
+        return replace(prompting, pictures="alone") if named[0] == VISION else prompting
+    saved = read_agent(model_directory(spec))
+    return Prompting.default(suite_spec(env_id).prompt) if saved is None else saved.prompting

@@ -28,17 +28,18 @@ from agentgym.history.metrics import SplitOutcomes
 from agentgym.inference.engines.hf import HfEngine
 from agentgym.inference.engines.types import Engine
 from agentgym.inference.models.language_model import LanguageModel, copied
-from agentgym.inference.policy.open import default_prompting, open_model, vocabulary_texts
+from agentgym.inference.policy.open import open_model, vocabulary_texts
 from agentgym.inference.policy.prompted import make_policy
-from agentgym.inference.policy.saved import SavedAgent, Training, write_agent
+from agentgym.inference.policy.saved import SavedAgent, Training, default_prompting, write_agent
 from agentgym.io.files import Journal, make_folder, replace_file
 from agentgym.prompts.settings import Prompting
 from agentgym.prompts.template_sandbox import trusted
 from agentgym.registration import open_vector
 from agentgym.rollout.worker import RolloutWorker
+from agentgym.training.cloning.config import CloningConfig
 from agentgym.training.cloning.dagger import correct
 from agentgym.training.cloning.demonstrations import Demonstrations, demonstrate, demonstrator
-from agentgym.training.cloning.supervised import CloningConfig, EpochMetrics, Fit, open_learner, shown_tasks
+from agentgym.training.cloning.supervised import EpochMetrics, Fit, open_learner, shown_tasks
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.packing import StepRow
@@ -97,7 +98,7 @@ def examine(
     """Compare a model with its teacher on the first tasks of a split, then let it play them greedily.
 
     ``envs`` in autoreset mode DISABLED; ``tasks``: all where the split has fewer; ``teacher``: one of
-    `TEACHERS`; ``engine`` samples (default: the model itself).
+    `agentgym.training.cloning.config.TEACHERS`; ``engine`` samples (default: the model itself).
     """
     greedy = replace(prompting, temperature=0.0)
     pupil = make_policy(greedy, language_model, engine or HfEngine(language_model.model), envs)

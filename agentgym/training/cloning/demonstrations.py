@@ -18,9 +18,6 @@ from agentgym.rollout.worker import RolloutWorker
 from agentgym.training.learner.packing import StepRow, step_row, step_rows
 from agentgym.vector.core import AgentVectorEnv
 
-TEACHERS = ("oracle", "rules")
-"""Agents that models learn from: a planner that sees the game, and a rule that sees what a player sees."""
-
 
 @dataclass(frozen=True, slots=True)
 class Demonstrations:
@@ -99,7 +96,7 @@ def demonstrator(
     *,
     speller: ActionSpeller | None = None,
 ) -> Demonstrator:
-    """Return a teacher of an environment, one of `TEACHERS`, that writes as the model would."""
+    """Return a teacher of an environment that writes as the model would."""
     builder = prompting.builder(language_model.chat, envs.prototype.tools)
     expert = envs.oracle() if teacher == "oracle" else make_agent(teacher, envs)
     return Demonstrator(
@@ -120,7 +117,7 @@ def demonstrate(
     seed: int,
     teacher: str = "oracle",
 ) -> Demonstrations:
-    """Let a teacher, one of `TEACHERS`, play tasks of an environment's split, each once.
+    """Let a teacher play tasks of an environment's split, each once.
 
     ``envs`` in autoreset mode DISABLED; ``tasks``: ids, or how many of the first, all where the split has
     fewer. `UsageError` where it wins nothing.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from agentgym.core.options import (
     FiniteFloat,
@@ -14,13 +14,16 @@ from agentgym.core.options import (
     check_fields,
 )
 from agentgym.errors import UsageError
-from agentgym.inference.models.lora import Adapter
-from agentgym.training.learner.logprobs import CHUNK_LOGITS
-from agentgym.training.learner.packing import Packing
+
+if TYPE_CHECKING:  # torch, for which settings do not wait
+    from agentgym.inference.models.lora import Adapter
 
 Dtype: TypeAlias = Literal["auto", "float32", "bfloat16"]
 
 Attention: TypeAlias = Literal["auto", "flash"]
+
+Packing: TypeAlias = Literal["tree", "rows"]
+"""Form of a pack: whether its rows share the tokens that they begin with."""
 
 OldLogProbs: TypeAlias = Literal["auto", "engine", "recompute", "bypass"]
 """Source of the log-probabilities in the ratios' denominators: the engine's own, or the learner's before the
@@ -32,6 +35,10 @@ IMPORTANCE_CAP = 2.0
 
 CPU_TOKENS, GPU_TOKENS = 2048, 16_384
 """Default token budgets."""
+
+CHUNK_LOGITS = 1 << 22
+"""Most logits computed at once: 16 MiB in float32, several times over while differentiating. A larger number
+pays on accelerators only."""
 
 GPU_CHUNK_LOGITS = 1 << 26
 """Default number of logits computed at once on a GPU: 256 MiB in float32, several times over."""
@@ -118,6 +125,8 @@ class LearnerConfig:
     @property
     def adapter(self) -> Adapter | None:
         """Adapter that is trained instead of the policy's own weights; None without."""
+        from agentgym.inference.models.lora import Adapter
+
         return None if self.lora_rank is None else Adapter(self.lora_rank, self.lora_alpha, self.lora_targets)
 
     @property

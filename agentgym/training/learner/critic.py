@@ -12,9 +12,10 @@ from transformers import PreTrainedModel
 
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Floats
+from agentgym.training.learner.config import Packing
 from agentgym.training.learner.distributed import Ranks, reshard
 from agentgym.training.learner.logprobs import hidden_states
-from agentgym.training.learner.packing import Pack, Packing, StepRow
+from agentgym.training.learner.packing import Pack, StepRow
 from agentgym.training.learner.tree import own_packs
 
 

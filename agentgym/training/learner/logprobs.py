@@ -17,12 +17,9 @@ from transformers import PreTrainedModel
 from agentgym.errors import UsageError
 from agentgym.inference.models.pictures import embedded
 from agentgym.training.learner.attention import FLASH, PackedRows, attend_in_packs, pack_mask
+from agentgym.training.learner.config import CHUNK_LOGITS
 from agentgym.training.learner.head import ChunkedHead
 from agentgym.training.learner.packing import Pack, StepRow, pack_rows
-
-CHUNK_LOGITS = 1 << 22
-"""Most logits computed at once: 16 MiB in float32, several times over while differentiating. A larger number
-pays on accelerators only."""
 
 
 def response_log_probs(

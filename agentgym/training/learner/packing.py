@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -23,9 +23,6 @@ from agentgym.core.types import Completion, Group, Request, Step
 from agentgym.errors import UsageError
 from agentgym.inference.engines.choices import ActionSpeller
 from agentgym.inference.models.pictures import Picture, PicturePrompt, PictureReader
-
-Packing: TypeAlias = Literal["tree", "rows"]
-"""Form of a pack: whether its rows share the tokens that they begin with."""
 
 Layout: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Rows of a pack, with the number of first tokens that each shares with the row before it; 0 for the first.

@@ -18,11 +18,11 @@ import torch
 
 from agentgym.core.arrays import Ints
 from agentgym.inference.models.pictures import Picture
+from agentgym.training.learner.config import Packing
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.packing import (
     Layout,
     Pack,
-    Packing,
     StepRow,
     check_packable,
     lay_out,

@@ -17,7 +17,8 @@ import torch
 
 from agentgym.algos.own_loss import with_source
 from agentgym.errors import UsageError
-from agentgym.inference.policy.open import default_prompting, tiny_size
+from agentgym.inference.models.tiny_names import tiny_size
+from agentgym.inference.policy.saved import default_prompting
 from agentgym.io.hub import model_directory, pinned
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory

@@ -20,7 +20,7 @@ from agentgym.errors import UsageError
 from agentgym.inference.engines.sync_check import LENGTH
 from agentgym.inference.engines.vllm import lora_options
 from agentgym.inference.engines.vllm_server import FLAGS, LORA_SWITCH, ServerLostError, VllmServer
-from agentgym.inference.policy.open import tiny_size
+from agentgym.inference.models.tiny_names import tiny_size
 from agentgym.io.files import make_folder, writing
 from agentgym.io.hub import model_directory
 from agentgym.training.config import ResolvedConfig, TrainConfig
