@@ -198,6 +198,7 @@ def test_a_module_that_needs_another_says_so(outside, tmp_path):
         ("{}_agent:words", {}, "_agent:words' is not callable: name a function that takes the vector env"),
         ("{}_agent:make", {"wrd": 1}, r"has no option 'wrd' \(did you mean 'word'\?\); it takes word"),
         ("{}_agent:make_needy", {}, "needs the option 'word'$"),
+        ("builtins:dict", {}, "takes no vector environment: make it the first parameter"),
         ("{}_agent:make_alone", {}, "takes no vector environment: make it the first parameter"),
         ("{}_agent:make_nothing", {}, "returned NoneType, not a Policy: return an object whose method act"),
     ],

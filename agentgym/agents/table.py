@@ -147,7 +147,10 @@ def find_agent(kind: str) -> Callable[..., Policy]:
 def check_agent(kind: str, options: Mapping[str, Any]) -> None:
     """Check that an agent exists and takes these options, by name and by annotated type."""
     factory = find_agent(kind)
-    parameters = list(inspect.signature(factory).parameters.values())
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except ValueError:  # a builtin has none
+        parameters = []
     if not parameters or parameters[0].kind in _KEYWORDS:
         raise UsageError(f"agent {kind!r} takes no vector environment: make it the first parameter")
     parameters = [parameter for parameter in parameters[1:] if parameter.kind is not _VARIADIC]

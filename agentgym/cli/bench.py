@@ -124,6 +124,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run, then verify and rank; 1 when a run does not verify."""
+    from agentgym.evaluation.board.leaderboard import check_page
     from agentgym.evaluation.log.redaction import Redactor
     from agentgym.evaluation.log.stored_run import read_stored_run
     from agentgym.evaluation.log.transcripts import TranscriptRecorder
@@ -135,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     request, settings = _request(arguments), endpoint_settings(arguments, probe=not arguments.no_probe)
     if arguments.estimate:
         return print_estimate(arguments, request, console)
+    if arguments.leaderboard is not None:
+        check_page(arguments.leaderboard)
     for line in words_of_tiny_models(request.further, [env.id for env in request.played.env]):
         progress.print(printable(line), style="yellow", markup=False, soft_wrap=True)
     try:

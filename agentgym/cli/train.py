@@ -238,26 +238,10 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_settings(arguments: argparse.Namespace) -> None:
-    given = [
-        name
-        for name in (
-            "env",
-            "model",
-            "preset",
-            "table",
-            "seed",
-            "out",
-            "learner",
-            "rollout",
-            "rollouts",
-            "loss",
-        )
-        if getattr(arguments, name) is not None
-    ]
-    given += ["plan"] if arguments.plan is not None else []
-    given += ["mix"] if arguments.mix else []
-    if given or arguments.settings or arguments.variants:
-        flag = given[0] if given else "set" if arguments.settings else "variant"
+    names = "env model preset table seed out learner rollout rollouts loss plan mix settings variants"
+    given = [name for name in names.split() if getattr(arguments, name) not in (None, [])]
+    if given:
+        flag = {"settings": "set", "variants": "variant"}.get(given[0], given[0])
         raise UsageError(f"--resume takes the run's own settings: leave out --{flag}")
 
 

@@ -45,6 +45,10 @@ def test_an_agent_of_ones_own_joins_a_shipped_suite(cli, refused, tmp_path):
     assert "module examples.own_agent has no 'mke' (did you mean 'make'?)" in refused(
         *words, "examples.own_agent:mke"
     )
+    assert "a Markdown page: name a file that ends in .md" in refused(
+        *words, "rules", "--leaderboard", tmp_path / "board.txt"
+    )
+    assert not list(tmp_path.glob("*/rules-*"))  # nothing was played
     assert "option memory must be a whole number, got 'abc'" in refused(
         *words, "examples.own_agent:make", "--option", "memory=abc"
     )

@@ -37,6 +37,12 @@ class Leaderboard:
     """Runs that belong to no board."""
 
 
+def check_page(path: Path) -> None:
+    """Raise a UsageError unless a path may be that of a leaderboard's page."""
+    if path.suffix != ".md" or path.is_dir():
+        raise UsageError(f"the leaderboard is a Markdown page: name a file that ends in .md, not {path}")
+
+
 def build_leaderboard(
     results_dir: Path,
     out_path: Path,
@@ -68,8 +74,7 @@ def build_leaderboard(
         UsageError: the page does not end in ``.md``, there is no run, a file cannot be read, a table
             cannot be written, or, if ``strict``, a run is refused, incomplete or cannot be verified here.
     """
-    if out_path.suffix != ".md":
-        raise UsageError(f"the leaderboard is a Markdown page: name a file that ends in .md, not {out_path}")
+    check_page(out_path)
     found = []
     for run in verify_below(results_dir, suites=suites, allow=allow, limits=limits, console=console):
         if strict and isinstance(run, Unranked):

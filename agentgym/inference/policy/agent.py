@@ -95,7 +95,7 @@ def make_model_agent(
     settings = dict(
         zip(SETTINGS, (*given, pictures, context, template_file), strict=True)
     )  # the order is that of the record's fields
-    directory = _directory(path)
+    directory = model_directory(path)
     prompting = _prompting(directory, read_agent(directory), settings)
     load = partial(_load, dtype=dtype, device=device)
     if engine != "hf":
@@ -131,7 +131,7 @@ def _policy(
         if candidates is not None:
             raise UsageError("candidates are chosen among by a reward model: name its folder with rerank")
         return policy
-    reward = ResponseReward.open(_directory(rerank, "rerank"), language_model, load)
+    reward = ResponseReward.open(model_directory(rerank), language_model, load)
     return RerankedPolicy(policy, reward, _candidates(candidates))
 
 
@@ -144,7 +144,7 @@ def _candidates(given: int | None) -> int:
 
 def model_facts(path: str, **options: Any) -> AgentMetadata:
     """Return what a model directory says about the agent that `make_model_agent` makes of it."""
-    directory = _directory(path)
+    directory = model_directory(path)
     saved = read_agent(directory)
     prompting = _prompting(directory, saved, options)
     sampling = prompting.to_json()
@@ -168,7 +168,7 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
             checkpoint=training.checkpoint,
         )
     if options.get("rerank") is not None:
-        folder = _directory(options["rerank"], "rerank")
+        folder = model_directory(options["rerank"])
         read_reward_model(folder)
         sampling["rerank"] = {
             "candidates": _candidates(options.get("candidates")),
@@ -180,13 +180,6 @@ def model_facts(path: str, **options: Any) -> AgentMetadata:
         prompt_sha256=prompting.sha256,
         model=model,
     )
-
-
-def _directory(name: str, option: str = "path") -> Path:
-    given: object = name  # options come from suites and the command line
-    if not isinstance(given, str):
-        raise UsageError(f"{option} is the name of a folder or of a model of the hub, got {given!r}")
-    return model_directory(name)
 
 
 def _prompting(directory: Path, saved: SavedAgent | None, options: dict[str, Any]) -> Prompting:

@@ -119,11 +119,7 @@ def weights_sha256(directory: Path) -> str:
 
 
 def default_prompting(spec: str, env_id: str) -> Prompting:
-    """Return the default prompting of a model that will play an environment.
-
-    That is how a saved policy was asked while it learned, what suits a tiny model, or what suits any
-    other.
-    """
+    """Return the default prompting of a model in an environment: a saved policy's is that of its training."""
     if named := tiny_parts(spec):
         prompting = Prompting.tiny(suite_spec(env_id).prompt)
         return replace(prompting, pictures="alone") if named[0] == VISION else prompting
