@@ -22,6 +22,7 @@ from gymnasium.vector import AutoresetMode
 
 from agentgym.core.options import Option, check_choice, check_options, options_of
 from agentgym.core.suite_spec import DataSource, SuiteSpec
+from agentgym.data.sources import source_list
 from agentgym.env import AgentEnv
 from agentgym.errors import UntrustedReferenceError, UsageError, nearest
 from agentgym.io.optional import import_named, load_reference, plugins
@@ -257,10 +258,13 @@ def data_sources() -> Iterator[DataSource]:
 
 
 def data_source(name: str) -> DataSource:
-    """Return an official data set by name; UsageError with the nearest name where there is none."""
+    """Return an official data set by its name, or by that of a download of it; UsageError where none has it."""
     known = {source.name: source for source in data_sources()}
-    check_choice("data set", name, known)
-    return known[name]
+    downloads = {
+        each: known[found.source] for each, found in source_list().set.items() if found.source in known
+    }
+    check_choice("data set", name, downloads | known)
+    return (downloads | known)[name]
 
 
 def _open_vector(

@@ -79,20 +79,23 @@ def run_list(arguments: argparse.Namespace) -> int:
     table = Table("data set", "source", "size", "licence", "state", box=None, pad_edge=False)
     for column in table.columns:
         column.overflow = "fold"
-    table.columns[0].no_wrap = table.columns[2].no_wrap = table.columns[4].no_wrap = True
+    table.columns[0].no_wrap = table.columns[2].no_wrap = True
+    table.columns[4].max_width = 12
     listed = source_list()
     for source in data_sources():
         names = [name for name, found in listed.set.items() if found.source == source.name]
         official = {part for name in names for part in listed.set[name].gives} or {*source.sets}
-        beside = [part for part in source.sets if part not in official and is_present(source, part)]
-        missing = f"missing; {', '.join(beside)} here" if beside else "missing"
+        here = [part for part in source.sets if is_present(source, part)]
+        beside = [part for part in here if part not in official]
         for name in names or [source.name]:
             unlisted = SourceSet(source.licence, source.upstream, gives=tuple(source.sets))
             found, size = listed.set.get(name, unlisted), size_of(listed.files(name))
             state = "imported" if (data_directory() / source.folder / MANIFEST).exists() else "present"
-            is_here = any(is_present(source, part) for part in found.gives)
+            given = [part for part in found.gives if part in here]
+            if not given or len(given) < len(found.gives):
+                state = f"{', '.join(given + beside)} only" if given or beside else "missing"
             shown = decimal(size) if size else "unknown" if names else ""
-            table.add_row(name, found.revision, shown, found.licence, state if is_here else missing)
+            table.add_row(name, found.revision, shown, found.licence, state)
     console.print(table, markup=False)
     say("`agentgym data download NAME` brings what has a size; else `data import`")
     return 0

@@ -54,16 +54,18 @@ def load(module: str, extra: str, purpose: str, package: str = "") -> Any:
     module's first name.
 
     Example:
-        >>> load("no_such_package.part", "plot", "drawing")
+        >>> load("no_such_package", "plot", "drawing", "matplotlib")
         Traceback (most recent call last):
-        agentgym.errors.MissingPackageError: drawing needs no_such_package: pip install 'matplotlib<4,>=3.11'
+        agentgym.errors.MissingPackageError: drawing needs matplotlib: pip install 'matplotlib<4,>=3.11'
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         missing = error.name or module
         name = package if package and missing == module else missing.partition(".")[0]
-        raise MissingPackageError(f"{purpose} needs {name}: {install_command(extra)}") from error
+        command = install_command(extra)
+        brings = "" if name.lower() in command.lower() else f", which brings {name}"
+        raise MissingPackageError(f"{purpose} needs {name}: {command}{brings}") from error
 
 
 def install_command(extra: str) -> str:
