@@ -258,7 +258,7 @@ def data_sources() -> Iterator[DataSource]:
 
 
 def data_source(name: str) -> DataSource:
-    """Return an official data set by its name, or by that of a download of it; UsageError where none has it."""
+    """Return an official data set by its name, or a download's; UsageError where neither is known."""
     known = {source.name: source for source in data_sources()}
     downloads = {
         each: known[found.source] for each, found in source_list().set.items() if found.source in known
