@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agentgym.history.metrics import IterationMetrics
-from agentgym.history.numerics import CLIPPED, Watched, numerics_warning, watched
-
-WINDOW = 5
-"""Iterations whose mean success is compared, since those of a few tasks vary."""
+from agentgym.history.numerics import CLIPPED, WINDOW, Watched, numerics_warning, watched
 
 NOTABLE = 0.2
 """Least success that a run must have had for its loss to be called a collapse."""
@@ -80,8 +77,7 @@ class Trend:
     @property
     def warning(self) -> str:
         """Warning about the numerics of the last `WINDOW` iterations; "" without any."""
-        whole = len(self.numbers) == WINDOW
-        return numerics_warning(self.numbers, grouped=self.grouped) if whole else ""
+        return numerics_warning(self.numbers, grouped=self.grouped)
 
     @property
     def collapse(self) -> str:
