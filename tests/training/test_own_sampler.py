@@ -17,7 +17,6 @@ from agentgym.inference.engines.types import GenerationRequest, Sampling
 from agentgym.training.collect.config import RolloutConfig
 from agentgym.training.config import TINY
 from agentgym.training.learner.config import LearnerConfig
-from agentgym.training.learner.head import HeadForm
 from agentgym.training.learner.logprobs import response_log_probs
 from agentgym.training.learner.packing import StepRow, pack_rows
 from agentgym.training.learner.update import Learner
@@ -94,10 +93,9 @@ def test_the_learner_computes_the_distribution_that_was_drawn_from(
         for request, one in zip(asked, drawn, strict=True)
     ]
     (pack,) = pack_rows(rows, token_budget=1000)
-    form = HeadForm(sampler=two_likeliest)
     given = {"temperature": temperature, "chunk_logits": 4000}
     with torch.no_grad():
-        found, entropies = response_log_probs(language_model.model, pack, form=form, **given)
+        found, entropies = response_log_probs(language_model.model, pack, sampler=two_likeliest, **given)
         whole, wider = response_log_probs(language_model.model, pack, **given)
     sampled = np.concatenate([one.logprobs for one in drawn])
     assert np.abs(found.numpy() - sampled[pack.tokens]).max() < 1e-4
@@ -112,7 +110,7 @@ def test_a_token_that_has_left_the_distribution_has_a_finite_probability_and_a_g
     logits = model(input_ids=torch.tensor([[1, 2, 3]])).logits[0, -1]
     order = logits.argsort(descending=True).tolist()
     (pack,) = pack_rows([StepRow((1, 2, 3), (order[4],))], token_budget=9)
-    found, _ = response_log_probs(model, pack, form=HeadForm(sampler=two_likeliest))
+    found, _ = response_log_probs(model, pack, sampler=two_likeliest)
     let_in = logits[[order[0], order[1], order[4]]].log_softmax(0)[2]
     assert found.item() == pytest.approx(let_in.item(), abs=1e-5)
     weight = model.get_output_embeddings().weight

@@ -89,25 +89,23 @@ def check_sampler(sampler: SamplerFunction, *, columns: int = 64, rows: int = 16
     """
     draws = torch.Generator().manual_seed(0)
     logits = 4 * torch.randn(rows, columns, generator=draws)
-    before = logits.clone()
+    before, order = logits.clone(), torch.randperm(columns, generator=draws)
     found = sampler_logits(sampler, logits)
     require(torch.equal(logits, before), "the sampler changes its input: compute a new tensor")
-    allowed = found > -torch.inf
     numbers = not bool(found.isnan().any() or (found == torch.inf).any())
     require(numbers, "a logit is NaN or infinite: set what is never drawn to -inf, and nothing else")
     require(torch.equal(found, sampler(logits)), "the same logits lead to others: draw nothing in a sampler")
-    likeliest = allowed.gather(1, logits.argmax(1, keepdim=True)).all()
-    require(bool(likeliest), "the likeliest column is never drawn: let it in, for greedy decoding")
-    order = torch.randperm(columns, generator=draws)
-    filled = torch.cat([logits, torch.full((rows, 3), -torch.inf)], dim=1)
+    allowed = found > -torch.inf
+    likeliest = bool(allowed.gather(1, logits.argmax(1, keepdim=True)).all())
+    require(likeliest, "the likeliest column is never drawn: let it in, for greedy decoding")
+    filled = torch.nn.functional.pad(logits, (0, 3), value=-torch.inf)
     for what, other in (
         ("the rows beside it", torch.cat([sampler(row[None]) for row in logits])),
         ("the order of columns", sampler(logits[:, order])[:, order.argsort()]),
         ("columns of -inf that fill a row up", sampler(filled)[:, :columns]),
     ):
         require(torch.allclose(other, found, atol=1e-5), f"a row's logits depend on {what}")
-    logits.requires_grad_()
-    log_probs = sampler(logits).log_softmax(-1)
+    log_probs = sampler(logits.requires_grad_()).log_softmax(-1)
     require(log_probs.requires_grad, "the logits have no gradient: compute them from the input")
     (gradient,) = torch.autograd.grad(log_probs[allowed].sum(), logits)
     require(bool(gradient.isfinite().all()), "a gradient is not finite: mask by masked_fill or where")

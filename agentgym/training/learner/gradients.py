@@ -30,7 +30,6 @@ from agentgym.training.learner.attention import FLASH, NAME, attend
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
-from agentgym.training.learner.head import HeadForm
 from agentgym.training.learner.logprobs import hidden_states, response_log_probs
 from agentgym.training.learner.packing import Pack, on_device
 
@@ -69,7 +68,9 @@ class Actor(torch.nn.Module):
             pack,
             temperature=settings.temperature,
             chunk_logits=settings.chunk_logits,
-            form=HeadForm(entropies, settings.compile, self.sampler),
+            entropies=entropies,
+            compiled=settings.compile,
+            sampler=self.sampler,
         )
 
 

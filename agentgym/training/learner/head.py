@@ -8,7 +8,6 @@ differentiates constrained choices, whose logits are few, and a sampler of one's
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,22 +16,6 @@ from torch import Tensor
 
 from agentgym.algos.loss import entropy
 from agentgym.inference.engines.sampling import SamplerFunction, sampler_logits
-
-
-@dataclass(frozen=True, slots=True)
-class HeadForm:
-    """What the head computes, and how."""
-
-    entropies: bool = True
-    """Whether entropies are computed; without, they are a tensor of size 0."""
-    compiled: bool = False
-    """Whether `torch.compile` fuses what free responses make of the logits."""
-    sampler: SamplerFunction | None = None
-    """Sampler of one's own, whose distribution is meant."""
-
-
-PLAIN = HeadForm()
-"""Log-probabilities and entropies of the model's own distribution."""
 
 
 class ChunkedHead(torch.autograd.Function):
@@ -49,28 +32,33 @@ class ChunkedHead(torch.autograd.Function):
         choices: Tensor | None,
         temperature: float,
         chunks: Sequence[tuple[slice, Tensor]],
-        form: HeadForm = PLAIN,
+        with_entropies: bool = True,
+        compiled: bool = False,
+        sampler: SamplerFunction | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Compute (R,) log-probabilities and entropies from (U, d) hidden states, by chunks of states."""
+        """Compute (R,) log-probabilities and entropies from (U, d) hidden states, by chunks of states.
+
+        Unwanted entropies have size 0; ``compiled``: fuse what free responses make of the logits.
+        """
         ctx.set_materialize_grads(False)  # an unused entropy then has no gradient to compute
-        ctx.temperature, ctx.chunks, ctx.form = temperature, chunks, form
+        ctx.temperature, ctx.chunks, ctx.compiled, ctx.sampler = temperature, chunks, compiled, sampler
         single = len(chunks) == 1 and any(ctx.needs_input_grad[:3])
-        free = _fused(_of_free) if form.compiled else _of_free
+        free = _fused(_of_free) if compiled else _of_free
         spread: Tensor | None
         only: Tensor | None = None
         dtype = torch.promote_types(states.dtype, torch.float32)
         log_probs = states.new_empty(len(targets), dtype=dtype)  # a list of parts would fragment the heap
-        entropies = torch.empty_like(log_probs) if form.entropies else log_probs.new_empty(0)
+        entropies = torch.empty_like(log_probs) if with_entropies else log_probs.new_empty(0)
         for chunk, tokens in chunks:
             logits = torch.nn.functional.linear(states[chunk], weight, bias)
             places, own = sources[tokens] - chunk.start, targets[tokens]
-            if choices is not None or form.sampler is not None:
+            if choices is not None or sampler is not None:
                 allowed = None if choices is None else choices[tokens]
-                found, spread = _of_logits(logits, places, own, allowed, temperature, form.sampler)
+                found, spread = _of_logits(logits, places, own, allowed, temperature, sampler)
             else:
-                found, spread, only = free(logits, temperature, places, own, form.entropies, single)
+                found, spread, only = free(logits, temperature, places, own, with_entropies, single)
             log_probs[tokens] = found
-            if spread is not None and form.entropies:
+            if spread is not None and with_entropies:
                 entropies[tokens] = spread
         ctx.save_for_backward(states, weight, bias, sources, targets, choices, only)
         return log_probs, entropies
@@ -85,17 +73,17 @@ class ChunkedHead(torch.autograd.Function):
         exact = torch.promote_types(weight.dtype, torch.float32)
         of_weight = torch.zeros_like(weight, dtype=exact) if wants_weight else None
         of_bias = torch.zeros_like(bias, dtype=exact) if wants_bias else None
-        gradient_of = _fused(_gradient_of_free) if ctx.form.compiled else _gradient_of_free
+        gradient_of = _fused(_gradient_of_free) if ctx.compiled else _gradient_of_free
         for chunk, tokens in ctx.chunks:
             places, own = sources[tokens] - chunk.start, targets[tokens]
             seeds = [
                 None if gradient is None or not len(gradient) else gradient[tokens] for gradient in gradients
             ]
             logits = only if only is not None else torch.nn.functional.linear(states[chunk], weight, bias)
-            if choices is not None or ctx.form.sampler is not None:
+            if choices is not None or ctx.sampler is not None:
                 allowed = None if choices is None else choices[tokens]
                 of_logits = _gradient_by_autograd(
-                    logits, places, own, allowed, ctx.temperature, ctx.form.sampler, seeds
+                    logits, places, own, allowed, ctx.temperature, ctx.sampler, seeds
                 )
             else:
                 of_logits = gradient_of(logits, only is not None, ctx.temperature, places, own, *seeds)
@@ -113,7 +101,7 @@ class ChunkedHead(torch.autograd.Function):
             of_weight = of_weight.to(weight.dtype)
         if of_bias is not None:
             of_bias = of_bias.to(bias.dtype)
-        return of_states, of_weight, of_bias, None, None, None, None, None, None
+        return of_states, of_weight, of_bias, *[None] * 8
 
 
 # ---- free responses ---------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines.sampling import SamplerFunction
 from agentgym.inference.models.pictures import embedded
 from agentgym.training.learner.attention import FLASH, PackedRows, attend_in_packs, pack_mask
-from agentgym.training.learner.head import PLAIN, ChunkedHead, HeadForm
+from agentgym.training.learner.head import ChunkedHead
 from agentgym.training.learner.packing import Pack, StepRow, pack_rows
 
 CHUNK_LOGITS = 1 << 22
@@ -31,23 +32,24 @@ def response_log_probs(
     *,
     temperature: float = 1.0,
     chunk_logits: int = CHUNK_LOGITS,
-    form: HeadForm = PLAIN,
+    entropies: bool = True,
+    compiled: bool = False,
+    sampler: SamplerFunction | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (R,) log-probabilities and (R,) entropies in nats of a pack's response tokens.
 
     In the pack's order, and differentiable. Where responses are constrained choices both are of the
     distribution over the allowed tokens. ``temperature``: that responses were sampled at; 0 is taken for 1,
-    as engines report it. At most ``chunk_logits`` are computed at once, but at least one token's. ``form``
-    leaves out entropies, fuses, or names the sampler.
+    as engines report it. At most ``chunk_logits`` are computed at once, but at least one token's. Without
+    ``entropies`` these have size 0; ``compiled``: whether the softmax is; ``sampler``: the engine's.
     """
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     states = hidden_states(model.base_model, pack)[pack.read]
     chunks = pack.chunks(max(chunk_logits // len(head.weight), 1))
-    places, targets, choices = pack.sources, pack.targets, pack.choices
-    log_probs, entropies = ChunkedHead.apply(  # type: ignore[no-untyped-call]
-        states, head.weight, head.bias, places, targets, choices, temperature or 1.0, chunks, form
-    )
-    return log_probs, entropies
+    inputs = states, head.weight, head.bias, pack.sources, pack.targets, pack.choices
+    settings = temperature or 1.0, chunks, entropies, compiled, sampler
+    result: tuple[Tensor, Tensor] = ChunkedHead.apply(*inputs, *settings)  # type: ignore[no-untyped-call]
+    return result
 
 
 def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:

@@ -132,8 +132,7 @@ class Learner:
         With one rank and in float32 an engine may sample from ``model``; otherwise give the engine a copy
         made before, with an adapter of the same settings. ``reference``: never updated; by default the policy
         as it is now, where the objective needs one: without its adapter, or else a copy. ``weights``: of
-        models on the meta device; each rank reads its own part. ``sampler``: the engine's, whose distribution
-        log-probabilities and entropies are of.
+        models on the meta device; each rank reads its own part. ``sampler``: the engine's.
         """
         self.ranks = ranks or Ranks()
         # the device of offloaded weights computes nothing
