@@ -9,10 +9,8 @@ step alone.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import cast
 
 import torch
@@ -20,18 +18,14 @@ import torch
 from agentgym.algos.loss import LossFunction, LossInput, TokenLayout, own_terms, unit_log_ratio
 from agentgym.algos.objective import STEP_RATIOS, Objective
 from agentgym.checking.evidence import require
-from agentgym.errors import UsageError
-from agentgym.io.optional import load_reference
+from agentgym.io.optional import load_function, source_sha256
 
 
 def find_loss(reference: str) -> LossFunction | None:
     """Return the function that ``module:function`` names; None for "", the clipped surrogate."""
     if not reference:
         return None
-    found = load_reference(reference, option=True)
-    if not callable(found) or isinstance(found, type):
-        raise UsageError(f"objective.loss={reference} is not a function: name one that takes a LossInput")
-    return cast(LossFunction, found)
+    return cast(LossFunction, load_function(reference, "objective.loss", "a LossInput"))
 
 
 def with_source(objective: Objective) -> Objective:
@@ -39,17 +33,7 @@ def with_source(objective: Objective) -> Objective:
     function = find_loss(objective.loss)
     if function is None:
         return objective
-    try:
-        digest = sha256(inspect.getsource(function).encode()).hexdigest()
-    except (OSError, TypeError) as error:
-        raise UsageError(
-            f"objective.loss={objective.loss} has no source to record: write a function with def in a file"
-        ) from error
-    if objective.loss_sha256 not in ("", digest):
-        raise UsageError(
-            f"the source of objective.loss={objective.loss} has changed since the run began (SHA-256 "
-            f"{objective.loss_sha256[:12]}...): restore it, or begin a new run"
-        )
+    digest = source_sha256(objective.loss, "objective.loss", function, objective.loss_sha256)
     return replace(objective, loss_sha256=digest)
 
 

@@ -140,12 +140,18 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _add_run(parser: Parser) -> None:
-    """Add ``--loss`` and the seed."""
+    """Add ``--loss``, ``--sampler`` and the seed."""
     parser.add_argument("--seed", type=seed, metavar="N", help="random seed (default: 0)")
     parser.add_argument(
         "--loss",
         metavar="MODULE:FUNCTION",
         help="a loss of your own in place of the clipped surrogate, for example examples.own_loss:cispo",
+    )
+    parser.add_argument(
+        "--sampler",
+        metavar="MODULE:FUNCTION",
+        help="a function from logits to logits that responses are drawn from, for example "
+        "examples.own_sampler:min_p",
     )
 
 
@@ -207,8 +213,8 @@ def run(arguments: argparse.Namespace) -> int:
     own_file = arguments.recipe is not None and arguments.recipe.endswith(".toml")
     if arguments.resume is None and arguments.config is None and not own_file:
         return _train(arguments)
-    named = (arguments.algorithm or "", arguments.env or "", arguments.loss or "", *arguments.allow)
-    with only_trusted(reference for reference in named if ":" in reference):
+    named = (arguments.algorithm or "", arguments.env or "", arguments.loss or "", arguments.sampler or "")
+    with only_trusted(reference for reference in (*named, *arguments.allow) if ":" in reference):
         return _train(arguments)
 
 
@@ -238,7 +244,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_settings(arguments: argparse.Namespace) -> None:
-    names = "env model preset table seed out learner rollout rollouts loss plan mix settings variants"
+    names = "env model preset table seed out learner rollout rollouts loss sampler plan mix settings variants"
     given = [name for name in names.split() if getattr(arguments, name) not in (None, [])]
     if given:
         flag = {"settings": "set", "variants": "variant"}.get(given[0], given[0])
@@ -268,6 +274,8 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
     changes |= parse_options(arguments.settings, _FLAGS, dotted=True)
     if arguments.loss is not None:
         changes |= {"objective.loss": arguments.loss, "objective.loss_sha256": ""}
+    if arguments.sampler is not None:
+        changes |= {"rollout.sampler": arguments.sampler, "rollout.sampler_sha256": ""}
     if arguments.mix:
         changes["mix"] = [*changes.get("mix", ()), *map(_mixed, arguments.mix)]
     if arguments.iterations is not None:

@@ -8,6 +8,9 @@ from typing import TypeAlias
 
 from agentgym.history.metrics import IterationMetrics
 
+WINDOW = 5
+"""Iterations whose means are compared with limits, since those of a few tasks vary."""
+
 CLIPPED = 0.3
 """Share of clipped terms above which an update is too large."""
 
@@ -20,7 +23,19 @@ def _unusable(metrics: IterationMetrics) -> float | None:
     return 1 - metrics.usable_fraction if metrics.success < 0.9 else None
 
 
+def _saturated(metrics: IterationMetrics) -> float | None:
+    """Return 1 where an update had something to learn from, or no choice is left, and its gradient is 0."""
+    stuck = metrics.grad_norm == 0 and (metrics.loss != 0 or metrics.entropy == 0)
+    return float(stuck and (metrics.learner_tokens or 0) > 0)
+
+
 CHECKS: tuple[tuple[Callable[[IterationMetrics], float | None], float, str], ...] = (
+    (
+        _saturated,
+        0.5,
+        "the weights have run away: the gradient is exactly 0 in {:.0%} of the iterations (grad_norm): begin "
+        "again with a lower learner.learning_rate",
+    ),
     (
         lambda metrics: metrics.logp_diff_wide,
         0.01,
@@ -62,13 +77,15 @@ def watched(metrics: IterationMetrics) -> Watched:
 def numerics_warning(recent: Sequence[Watched], *, grouped: bool) -> str:
     """Return the gravest warning about the means of some iterations; "" without any.
 
+    All but the first wait for `WINDOW` iterations.
+
     ``grouped``: whether any group's returns have differed in the run, without which groups are no signal.
 
     Example:
-        >>> numerics_warning([(0.0, 0.4, 0.0, 0.0, 0.0), (0.0, 0.5, 0.0, 0.0, 0.0)], grouped=True)[:40]
+        >>> numerics_warning([(0.0, 0.0, 0.45, 0.0, 0.0, 0.0)] * WINDOW, grouped=True)[:40]
         '45% of the terms are clipped (clip_fract'
     """
-    for place, (number, limit, message) in enumerate(CHECKS):
+    for place, (number, limit, message) in enumerate(CHECKS if len(recent) >= WINDOW else CHECKS[:1]):
         value = fmean(numbers[place] for numbers in recent) if recent else 0.0
         if value > limit and (grouped or number is not _unusable):
             return message.format(value)

@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from agentgym.history.metrics import IterationMetrics
-from agentgym.history.numerics import CLIPPED, Watched, numerics_warning, watched
-
-WINDOW = 5
-"""Iterations whose mean success is compared, since those of a few tasks vary."""
+from agentgym.history.numerics import CHECKS, CLIPPED, WINDOW, Watched, numerics_warning, watched
 
 NOTABLE = 0.2
 """Least success that a run must have had for its loss to be called a collapse."""
@@ -48,6 +45,10 @@ class Trend:
     grouped: bool = False
     """Whether the returns of any group have differed."""
 
+    def __post_init__(self) -> None:
+        # a run that began with an earlier version has other numbers
+        self.numbers = tuple(each for each in self.numbers if len(each) == len(CHECKS))
+
     def follow(self, metrics: IterationMetrics) -> str:
         """Take an iteration's metrics; return the collapse or warning that begins with it, "" for none."""
         before, now, warned = self.collapse, metrics.evaluation, self.warning
@@ -80,8 +81,7 @@ class Trend:
     @property
     def warning(self) -> str:
         """Warning about the numerics of the last `WINDOW` iterations; "" without any."""
-        whole = len(self.numbers) == WINDOW
-        return numerics_warning(self.numbers, grouped=self.grouped) if whole else ""
+        return numerics_warning(self.numbers, grouped=self.grouped)
 
     @property
     def collapse(self) -> str:

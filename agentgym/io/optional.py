@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -116,6 +118,30 @@ def load_reference(reference: str, *, trusted: bool = False, option: bool = Fals
         return getattr(loaded, name)
     except AttributeError as error:
         raise UsageError(f"module {module} has no {name!r}{nearest(name, dir(loaded))}") from error
+
+
+def load_function(reference: str, setting: str, takes: str) -> Any:
+    """Return the function that a setting names as ``module:function``; ``takes``: its argument, in words."""
+    found = load_reference(reference, option=True)
+    if not callable(found) or isinstance(found, type):
+        raise UsageError(f"{setting}={reference} is not a function: name one that takes {takes}")
+    return found
+
+
+def source_sha256(reference: str, setting: str, function: Any, recorded: str) -> str:
+    """Return the SHA-256 of a function's source; `UsageError` where another one is ``recorded``."""
+    try:
+        digest = sha256(inspect.getsource(function).encode()).hexdigest()
+    except (OSError, TypeError) as error:
+        raise UsageError(
+            f"{setting}={reference} has no source to record: write a function with def in a file"
+        ) from error
+    if recorded not in ("", digest):
+        raise UsageError(
+            f"the source of {setting}={reference} has changed since the run began (SHA-256 "
+            f"{recorded[:12]}...): restore it, or begin a new run"
+        )
+    return digest
 
 
 def import_named(module: str, *, trusted: bool = False, option: bool = False) -> ModuleType:

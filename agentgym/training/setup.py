@@ -20,6 +20,7 @@ from agentgym.core.types import Completion, Policy, Request
 from agentgym.errors import UsageError
 from agentgym.inference.engines.choices import ActionSpeller
 from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.sampling import find_sampler
 from agentgym.inference.engines.server import ServerEngine
 from agentgym.inference.engines.server_weights import FileSender, NcclSender
 from agentgym.inference.engines.stepping import SteppingEngine
@@ -345,10 +346,10 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     else:
         model = language_model.model
         sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
-        if overlaps or sharded:
+        if overlaps or sharded or learner.compile:  # an engine's steps would be compiled, too
             dtype = getattr(torch, learner.dtype)
             model = copied(model, dtype, language_model.weights, str(ranks.device), learner.adapter)
-        engine = HfEngine(model, prompt_cache=rollout.prompt_cache)
+        engine = HfEngine(model, prompt_cache=rollout.prompt_cache, sampler=find_sampler(rollout.sampler))
     if overlaps or rollout.asynchronous:
         engine.start(updates_in_flight=rollout.updates_in_flight)
     return engine
@@ -420,6 +421,7 @@ def _learner(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks
         critic=critic,
         ranks=ranks,
         weights=language_model.weights,
+        sampler=find_sampler(config.rollout.sampler),
     )
 
 

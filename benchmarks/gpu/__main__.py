@@ -18,7 +18,7 @@ from typing import Any
 
 from agentgym.io.files import replace_file
 from agentgym.io.provenance import here_and_now
-from benchmarks.gpu.checks import Check, checks, resume_after_kill
+from benchmarks.gpu.checks import Check, checks, ratios, resume_after_kill
 
 PAGE = "report.md"
 RESULTS = "report.json"
@@ -59,13 +59,15 @@ def page(report: dict[str, Any]) -> str:
         "",
         f"`benchmarks/gpu/one_card.sh`, {report['when']}, {report['versions']}, commit {report['commit']}.",
         "",
-        "| check | what | end | seconds | figures |",
-        "|---|---|---|---:|---|",
+        "| check | what | end | seconds | expected | found |",
+        "|---|---|---|---:|---|---|",
     ]
     for name, result in report["checks"].items():
-        shown = "; ".join(f"{key} {value:.4g}" for key, value in result["figures"].items())
+        found = {**ratios(name, report["checks"]), **result["figures"]}
+        shown = "; ".join(f"{key} {value:.4g}" for key, value in found.items())
         detail = shown or result["error"].replace("|", "/")
-        lines.append(f"| {name} | {result['what']} | {result['end']} | {result['seconds']:.0f} | {detail} |")
+        cells = (name, result["what"], result["end"], f"{result['seconds']:.0f}", result["expected"], detail)
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -115,7 +117,7 @@ def run_list(chosen: list[Check], device: str, out: Path, minutes: float) -> int
             print(f"{check.name}: not begun, the time is over", flush=True)
             continue
         result = run_check(check, out / check.name)
-        results[check.name] = {"what": check.what, **result}
+        results[check.name] = {"what": check.what, "expected": check.expected, **result}
         print(f"{result['end']:8} {result['seconds']:6.1f} s  {check.name}  {result['error']}", flush=True)
         found = ((name, _version(name)) for name in ("torch", "transformers", "vllm"))
         report = {

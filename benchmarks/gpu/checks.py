@@ -50,12 +50,50 @@ SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     ),
     "rows": ("rows that share nothing, by FlexAttention", {"learner.packing": "rows"}),
     "flash": ("by FlashAttention", {"learner.packing": "rows", "learner.attention": "flash"}),
+    "compile": ("layers and head by torch.compile", {"learner.compile": True}),
+    "sampler": ("min-p as a sampler of one's own", {"rollout.sampler": "examples.own_sampler:min_p"}),
     "checkpointing": ("gradient checkpointing", {"learner.gradient_checkpointing": True}),
     "float32": ("float32 instead of bfloat16", {"learner.dtype": "float32"}),
     "tf32": ("float32, its products as TensorFloat-32", {"learner.dtype": "float32", "learner.tf32": True}),
 }
-"""Settings of the learner, each beside `hf-lock-step`, which has none of them; `bypass` beside
-`two-steps`, `flash` beside `rows`."""
+"""Settings of the learner, each beside `hf-lock-step`, which has none of them, but for `BESIDE`."""
+
+BESIDE: Mapping[str, str] = {"bypass": "two-steps", "flash": "rows", "tf32": "float32"}
+"""The check that another one's figures are divided by, where that is not `hf-lock-step`."""
+
+RATIOS = ("seconds/update", "grad_norm", "peak_memory", "logp_diff_mean")
+"""Figures that are divided."""
+
+EXPECTED: Mapping[str, str] = {
+    "doctor": "each gap below a tenth of a nat",
+    "doctor-pretrained": "each gap below a tenth of a nat",
+    "hf-lock-step": "four iterations; logp_diff_mean below 0.01",
+    "hf-stale": "staleness above 0 and at most 1",
+    "hf-overlap": "seconds/total below hf-stale's",
+    "lora": "less peak_memory",
+    "offload": "less peak_memory, more seconds/update, the same grad_norm",
+    "adamw-in-parts": "the same grad_norm",
+    "unweighted": "the same logp_diff_mean",
+    "two-steps": "half the learner_tokens an update",
+    "bypass": "seconds/credit below two-steps'",
+    "rows": "more learner_tokens, the same logp_diff_mean",
+    "flash": "the same grad_norm within 2 %, less seconds/update",
+    "compile": "the same grad_norm within 2 %, less seconds/update with a large model only",
+    "sampler": "the same logp_diff_mean: the learner has the engine's distribution",
+    "checkpointing": "less peak_memory, about a third more seconds/update",
+    "float32": "logp_diff_mean below 1e-4",
+    "tf32": "less seconds/update, logp_diff_mean below 1e-2",
+    "pictures": "logp_diff_mean below 0.01",
+    "critic": "four iterations",
+    "reward-model": "four iterations",
+    "kill-and-resume": "iterations 1 to 4, each once",
+    "alfworld-pretrained": "four iterations; logp_diff_mean below 0.05",
+    "vllm": "four iterations; logp_diff_mean below 0.05",
+    "vllm-sleep": "seconds/update and logp_diff_mean as vllm's",
+    "vllm-unseeded": "tokens_per_second of vllm's or more",
+    "rates": "more rows, more tokens a second",
+}
+"""Expected figures, in words, which stand beside those found."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +108,11 @@ class Check:
     """Why it cannot run here; empty where it can."""
     killed_after: int = 0
     """Lines of ``metrics.jsonl`` after which the process is killed and resumed; 0 for never."""
+
+    @property
+    def expected(self) -> str:
+        """Expected figures in words; empty for a check outside of `EXPECTED`."""
+        return EXPECTED.get(self.name, "")
 
 
 def checks(device: str, model: str, out: Path) -> list[Check]:
@@ -198,6 +241,15 @@ def _run_figures(folder: Path) -> Figures:
         if values:
             found[key] = fmean(values)
     return found
+
+
+def ratios(name: str, results: Mapping[str, Mapping[str, Any]]) -> Figures:
+    """Return the `RATIOS` of a switch's figures to those of the check beside it, where both have them."""
+    beside = BESIDE.get(name, "hf-lock-step")
+    if name not in SWITCHES or beside not in results:
+        return {}
+    own, other = results[name]["figures"], results[beside]["figures"]
+    return {f"{key} / {beside}'s": own[key] / other[key] for key in RATIOS if key in own and other.get(key)}
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

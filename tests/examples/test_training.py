@@ -43,6 +43,19 @@ def test_a_model_is_trained_by_a_loss_of_ones_own(tmp_path, monkeypatch, capsys)
     assert "give --allow examples.own_loss:NAME if you trust it" in capsys.readouterr().err
 
 
+def test_a_model_is_trained_by_a_sampler_of_ones_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    env = ("--env", "agentgym/EZPoints-v0")
+    assert main(["train", "grpo", *env, "--sampler", "examples.own_sampler:min_p", *SMALL]) == 0
+    config = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
+    assert config["rollout"]["sampler"] == "examples.own_sampler:min_p"
+    more = ("--iterations", "1", "--log", "jsonl", "--out", "again")
+    assert main(["train", "grpo", "--config", "run", *more]) == 2
+    assert "give --allow examples.own_sampler:NAME if you trust it" in capsys.readouterr().err
+    allowed = ("--allow", "examples.own_sampler:min_p")
+    assert main(["train", "grpo", "--config", "run", *allowed, *more]) == 0
+
+
 def test_a_model_is_trained_by_an_algorithm_of_ones_own(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     env = ("--env", "agentgym/EZPoints-v0")

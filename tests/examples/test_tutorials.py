@@ -39,5 +39,5 @@ def test_links_lead_somewhere(page):
 
 def test_each_example_has_a_page():
     shown = {file for page in TUTORIALS for _, file, _ in blocks(page)}
-    names = ("own_env", "own_agent", "own_algorithm", "own_loss", "minimal_gigpo")
+    names = ("own_env", "own_agent", "own_algorithm", "own_loss", "own_sampler", "minimal_gigpo")
     assert {f"examples/{name}.py" for name in names} <= shown

@@ -1,21 +1,26 @@
 """Numerics that a run watches: gaps by token, entropy by phase, and the warnings."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from agentgym.cli import main
 from agentgym.core.types import Completion
-from agentgym.history.numerics import CHECKS, numerics_warning, watched
-from agentgym.history.trend import WINDOW, Trend
+from agentgym.history.numerics import CHECKS, WINDOW, numerics_warning, watched
+from agentgym.history.run import read_metrics
+from agentgym.history.trend import Trend
 from agentgym.training.config import TINY
 from agentgym.training.learner.gradients import _EDGES, _gaps, _percentile
 from agentgym.training.loop import Trainer
 from agentgym.training.machine.resources import resolve
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.track.iteration_stats import entropy_by_phase
+
+CURVES = Path(__file__).parents[2] / "benchmarks" / "curves"
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +78,15 @@ def test_entropy_by_phase_is_the_mean_surprise():
 
 
 def warned(metrics, **changes):
-    return numerics_warning([watched(replace(metrics, **changes))], grouped=True)
+    return numerics_warning([watched(replace(metrics, **changes))] * WINDOW, grouped=True)
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
+        ({"grad_norm": 0.0, "loss": -0.1}, "the gradient is exactly 0 in 100% of the iterations"),
+        ({"grad_norm": 0.0, "loss": 0.0, "entropy": 0.0}, "the weights have run away"),
+        ({"grad_norm": 0.0, "loss": 0.0}, ""),
         ({"logp_diff_wide": 0.02}, "2.0% of the tokens differ by more than half a nat"),
         ({"clip_fraction": 0.4}, "40% of the terms are clipped"),
         ({"truncated": 0.2}, "20% of the importance weights are capped"),
@@ -99,7 +107,7 @@ def test_the_gravest_comes_first_and_algorithms_without_groups_have_none(metrics
     sound = replace(metrics, usable_fraction=0.0, success=0.3, clip_fraction=0.9, kl=9.0, logp_diff_wide=0.5)
     assert "disagree" in warned(sound)
     alone = replace(sound, clip_fraction=0.0, kl=0.0, logp_diff_wide=0.0)
-    assert numerics_warning([watched(alone)], grouped=False) == ""
+    assert numerics_warning([watched(alone)] * WINDOW, grouped=False) == ""
     assert len(watched(alone)) == len(CHECKS)
 
 
@@ -113,3 +121,25 @@ def test_a_trend_warns_once_and_after_a_window(metrics):
     for number in range(WINDOW):
         trend.follow(replace(sound, iteration=20 + number))
     assert trend.warning == ""
+
+
+@pytest.mark.parametrize("rate", ["1e6", "1e-3"])
+def test_a_run_whose_weights_run_away_says_so_in_one_line(rate, tmp_path, capsys):
+    words = ["train", "grpo", "--env", "agentgym/EZPoints-v0", "--model", "tiny:0.1m", "--seed", "1"]
+    words += ["--set", f"learner.learning_rate={rate}", "--set", "evaluation.every=0", "--iterations", "4"]
+    assert main([*words, "--log", "jsonl", "--out", str(tmp_path / "run")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("numerics:")]
+    assert len(lines) == (rate == "1e6")
+    assert all("lower learner.learning_rate" in line for line in lines)
+
+
+@pytest.mark.parametrize("curve", sorted(path.parent.name for path in CURVES.glob("*/metrics.jsonl")))
+def test_the_committed_curves_have_no_warning_of_weights_that_run_away(curve):
+    trend = Trend()
+    for metrics in read_metrics(CURVES / curve):
+        assert "exactly 0" not in trend.follow(metrics)
+
+
+def test_numbers_of_a_run_that_began_with_an_earlier_version_are_left_out(metrics):
+    numbers = watched(metrics)
+    assert Trend(numbers=(numbers[:-1], numbers)).numbers == (numbers,)

@@ -21,7 +21,7 @@ from agentgym.errors import UsageError
 from agentgym.inference.engines.prompt_cache import BLOCK, PromptCache
 from agentgym.inference.engines.responses import SampledResponse
 from agentgym.inference.engines.rows import DecodingRows, ReadPrompt
-from agentgym.inference.engines.sampling import sample, uniform
+from agentgym.inference.engines.sampling import SamplerFunction, sample, uniform
 from agentgym.inference.engines.shared_prefix import NAME
 from agentgym.inference.engines.stepping import SteppingEngine
 from agentgym.inference.engines.types import Generation, GenerationRequest
@@ -46,6 +46,7 @@ class HfEngine(SteppingEngine):
         batch_tokens: int = BATCH_TOKENS,
         shared_beginnings: bool = False,
         prompt_cache: int = 0,
+        sampler: SamplerFunction | None = None,
     ):
         """Bind any causal language model whose every layer attends to the whole context.
 
@@ -54,6 +55,7 @@ class HfEngine(SteppingEngine):
         that log-probabilities depend on what a prompt is batched with, within rounding. ``prompt_cache``:
         prompt tokens whose keys and values are kept for later prompts that begin alike, up to the next
         `sync`; log-probabilities then depend, within rounding, on what was read before. 0 for none.
+        ``sampler``: of one's own, whose logits responses are drawn from.
         """
         if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=model.config).layers):
             raise UsageError(
@@ -68,6 +70,7 @@ class HfEngine(SteppingEngine):
         self.model = model
         self._config = model.config.get_text_config()
         self._batch_tokens = batch_tokens
+        self._sampler = sampler
         self._shared_beginnings = shared_beginnings
         self._prompt_cache = PromptCache(tokens=prompt_cache) if prompt_cache else None
         self._form = ExitStack()
@@ -170,7 +173,7 @@ class HfEngine(SteppingEngine):
         batch += fresh
         for row in batch:
             row.fed = len(row.ids)
-        _draw(batch, state.logits)
+        _draw(batch, state.logits, self._sampler)
         finished = [k for k, row in enumerate(batch) if row.finish is not None]
         over = [batch[k] for k in finished]
         if 0 < len(over) < len(batch):
@@ -196,12 +199,12 @@ def _most_tokens(response: SampledResponse) -> int:
     return len(response.request.prompt_ids) + response.limit
 
 
-def _draw(rows: list[SampledResponse], logits: Tensor) -> None:
+def _draw(rows: list[SampledResponse], logits: Tensor, sampler: SamplerFunction | None) -> None:
     """Draw each row's next token from its (vocabulary,) logits."""
     free = [k for k, row in enumerate(rows) if row.request.allowed is None]
     bound = [k for k, row in enumerate(rows) if row.request.allowed is not None]
     if free:
-        _draw_some([rows[k] for k in free], logits if not bound else logits[free], None)
+        _draw_some([rows[k] for k in free], logits if not bound else logits[free], None, sampler)
     if bound:
         sets = [each.allowed(rows[k].node) for k in bound if (each := rows[k].request.allowed) is not None]
         width = max(map(len, sets))
@@ -209,17 +212,19 @@ def _draw(rows: list[SampledResponse], logits: Tensor) -> None:
         choices = torch.tensor(filled, device=logits.device)
         own = logits if not free else logits[bound]
         narrowed = own.gather(1, choices.clamp(min=0)).masked_fill(choices < 0, -torch.inf)
-        _draw_some([rows[k] for k in bound], narrowed, choices)
+        _draw_some([rows[k] for k in bound], narrowed, choices, sampler)
 
 
-def _draw_some(rows: list[SampledResponse], logits: Tensor, tokens: Tensor | None) -> None:
+def _draw_some(
+    rows: list[SampledResponse], logits: Tensor, tokens: Tensor | None, sampler: SamplerFunction | None
+) -> None:
     """Draw a column for each row; ``tokens`` says which token a column is, where it is not its own."""
     device = logits.device
     temperatures = torch.tensor([row.request.sampling.temperature for row in rows], device=device)
     uniforms = torch.tensor(
         [uniform(row.request.seed, len(row.ids)) for row in rows], dtype=torch.float64, device=device
     )
-    columns, logprobs = sample(logits, temperatures, uniforms)
+    columns, logprobs = sample(logits, temperatures, uniforms, sampler)
     drawn = columns if tokens is None else tokens.gather(1, columns.unsqueeze(1)).squeeze(1)
     for row, token, logprob in zip(rows, drawn.tolist(), logprobs.tolist(), strict=True):
         row.take(token, logprob)

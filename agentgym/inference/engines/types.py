@@ -21,7 +21,8 @@ Finish: TypeAlias = Literal["stop", "length", "choice"]
 class Sampling:
     """Sampling parameters.
 
-    Nothing truncates the distribution: what a learner recomputes must be what was sampled from.
+    None truncates the distribution, since what a learner recomputes must be what was sampled from: a sampler
+    of one's own (`agentgym.inference.engines.sampling`) is applied by both.
 
     Example:
         >>> Sampling(temperature=0.7, max_tokens=32, stop_ids=(2,)).greedy

@@ -52,6 +52,11 @@ class RolloutConfig:
     """Sampling engine in the learner's process: `transformers` ("hf"), or vLLM (extra ``vllm``). "auto" is
     vLLM where it is installed beside a GPU and the model is not small; else "hf". "server": the ``vllm
     serve`` processes of ``servers``, on any machine."""
+    sampler: str = ""
+    """Function ``module:function`` from logits to logits, such as min-p, that the engine "hf" draws from and
+    the learner's log-probabilities are of (`agentgym.inference.engines.sampling`); "" for none."""
+    sampler_sha256: str = ""
+    """SHA-256 of that function's source, of a resolved configuration."""
     prompt_cache: NonNegativeInt = 0
     """Prompt tokens whose keys and values the engine "hf" keeps from turn to turn, up to each update, so that
     what prompts begin with is read once; the oldest make room. Log-probabilities then differ by rounding, and
@@ -89,6 +94,10 @@ class RolloutConfig:
         check_fields(self)
         if self.engine != "server" and (self.servers or self.devices or self.weight_transfer == "nccl"):
             raise UsageError("rollout.servers, devices and weight_transfer=nccl need rollout.engine=server")
+        if self.sampler and (self.engine in ("vllm", "server") or self.pool):
+            raise UsageError(
+                "rollout.sampler needs responses drawn by rollout.engine=hf: set that, or leave it out"
+            )
         if not 0 <= self.accuracy[0] <= self.accuracy[1] <= 1:
             raise UsageError(f"accuracy must be two shares in ascending order, got {list(self.accuracy)}")
         if self.asynchronous and self.max_staleness > 0 and not self.overlap:

@@ -13,7 +13,7 @@ from agentgym.core.arrays import Ints
 from agentgym.core.options import Bounds, NonNegativeInt, check_choice, check_fields
 from agentgym.core.tasks import Task, TaskSet
 from agentgym.errors import UsageError
-from agentgym.history.trend import WINDOW
+from agentgym.history.numerics import WINDOW
 
 TYPE = "type"
 """Name of the tasks' type among their metadata."""

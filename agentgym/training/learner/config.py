@@ -81,6 +81,9 @@ class LearnerConfig:
     attention: Attention = "auto"
     """Attention of the learner: "flash" is PyTorch's FlashAttention, for bfloat16 on a GPU and ``packing``
     "rows" only, since it has no trees; "auto" is FlexAttention on a GPU, SDPA block by block on a CPU."""
+    compile: bool = False
+    """Whether `torch.compile` fuses what a layer computes around its attention, and the head's softmax. Needs
+    a C++ compiler on a CPU, a C compiler on a GPU. Changes results by rounding; not measured on a GPU."""
     chunk_logits: NonNegativeInt = 0
     """Most logits computed at once; 0 chooses by device."""
     temperature: PositiveFloat = 1.0

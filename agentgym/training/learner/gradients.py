@@ -6,15 +6,18 @@ the same update however it was cut and dealt out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import AttentionInterface, PreTrainedModel
 
 from agentgym.algos.loss import TokenLayout, importance_weights, kl_loss, kl_terms, policy_loss, value_loss
 from agentgym.algos.objective import STEP_RATIOS, Objective
@@ -22,6 +25,8 @@ from agentgym.algos.own_loss import find_loss
 from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
+from agentgym.inference.engines.sampling import SamplerFunction
+from agentgym.training.learner.attention import FLASH, NAME, attend
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic
 from agentgym.training.learner.distributed import Ranks
@@ -41,23 +46,31 @@ _EDGES = WIDE * 10 ** (torch.arange(-80, 21) / 10)
 class Actor(torch.nn.Module):
     """Wraps the policy so that FSDP sees one forward call."""
 
-    def __init__(self, model: PreTrainedModel, config: LearnerConfig):
-        """Bind a model and how it is read."""
+    def __init__(self, model: PreTrainedModel, config: LearnerConfig, sampler: SamplerFunction | None = None):
+        """Bind a model, how it is read, and a sampler of one's own."""
         super().__init__()
         self.model = model
         self.config = config
+        self.sampler = sampler
 
-    def forward(self, pack: Pack, *, embeds: bool = False) -> tuple[Tensor, Tensor]:
+    def forward(self, pack: Pack, *, embeds: bool = False, entropies: bool = True) -> tuple[Tensor, Tensor]:
         """Return (R,) log-probabilities and entropies of the pack's response tokens.
 
-        ``embeds`` returns (r, d) last hidden states at the ends of prompts, and (r,) lengths.
+        ``embeds`` returns (r, d) last hidden states at the ends of prompts, and (r,) lengths. Without
+        ``entropies``, which cost as much as the log-probabilities, they have size 0.
         """
         settings = self.config
         if embeds:
             states = hidden_states(self.model.base_model, pack)[pack.prompt_ends].float()
             return states, states.norm(dim=1)
         return response_log_probs(
-            self.model, pack, temperature=settings.temperature, chunk_logits=settings.chunk_logits
+            self.model,
+            pack,
+            temperature=settings.temperature,
+            chunk_logits=settings.chunk_logits,
+            entropies=entropies,
+            compiled=settings.compile,
+            sampler=self.sampler,
         )
 
 
@@ -295,3 +308,34 @@ def recompute_layers(model: PreTrainedModel) -> None:
     # newer versions deprecate the older name
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable({"use_reentrant": False})
+
+
+def compile_layers(bodies: Iterable[PreTrainedModel], device: torch.device) -> None:
+    """Have models compile their layers, each apart, when they are first called; names of weights stay.
+
+    Call it before weights are divided among ranks. Lengths are symbols, so that all layers and packs share a
+    few graphs. `UsageError` without the compiler that the device's graphs need.
+    """
+    names = (
+        [os.environ.get("CXX", "g++")] if device.type == "cpu" else [os.environ.get("CC", ""), "gcc", "clang"]
+    )
+    if not any(map(shutil.which, names)):
+        raise UsageError(f"learner.compile needs {names[-1]}: install a C++ compiler, or set it to false")
+    # a graph of attention would depend on the number of blocks; FlexAttention is compiled by itself
+    for name in (NAME, FLASH):
+        AttentionInterface.register(name, torch.compiler.disable(attend))  # type: ignore[no-untyped-call]
+    for body in bodies:
+        decoder = body.get_decoder()  # type: ignore[no-untyped-call]
+        for layer in decoder.layers:
+            layer.__class__ = _compiled(type(layer))  # type: ignore[arg-type]
+
+
+@cache
+def _compiled(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
+    """Return a class of layers whose ``forward`` is compiled.
+
+    A class, since copies of a layer must compute with their own weights. `transformers` wraps a layer's
+    ``forward`` for checkpointing, the subclass's again: compiled is what the wrapper recomputes.
+    """
+    inner = getattr(kind.forward, "__wrapped__", kind.forward)
+    return type(kind.__name__, (kind,), {"forward": torch.compile(inner, dynamic=True)})

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines.sampling import SamplerFunction
 from agentgym.inference.models.pictures import embedded
 from agentgym.training.learner.attention import FLASH, PackedRows, attend_in_packs, pack_mask
 from agentgym.training.learner.config import CHUNK_LOGITS
@@ -23,21 +24,29 @@ from agentgym.training.learner.packing import Pack, StepRow, pack_rows
 
 
 def response_log_probs(
-    model: PreTrainedModel, pack: Pack, *, temperature: float = 1.0, chunk_logits: int = CHUNK_LOGITS
+    model: PreTrainedModel,
+    pack: Pack,
+    *,
+    temperature: float = 1.0,
+    chunk_logits: int = CHUNK_LOGITS,
+    entropies: bool = True,
+    compiled: bool = False,
+    sampler: SamplerFunction | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return (R,) log-probabilities and (R,) entropies in nats of a pack's response tokens.
 
     In the pack's order, and differentiable. Where responses are constrained choices both are of the
     distribution over the allowed tokens. ``temperature``: that responses were sampled at; 0 is taken for 1,
-    as engines report it. At most ``chunk_logits`` are computed at once, but at least one token's.
+    as engines report it. At most ``chunk_logits`` are computed at once, but at least one token's. Without
+    ``entropies`` these have size 0; ``compiled``: whether the softmax is; ``sampler``: the engine's.
     """
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     states = hidden_states(model.base_model, pack)[pack.read]
     chunks = pack.chunks(max(chunk_logits // len(head.weight), 1))
-    log_probs, entropies = ChunkedHead.apply(  # type: ignore[no-untyped-call]
-        states, head.weight, head.bias, pack.sources, pack.targets, pack.choices, temperature or 1.0, chunks
-    )
-    return log_probs, entropies
+    inputs = states, head.weight, head.bias, pack.sources, pack.targets, pack.choices
+    settings = temperature or 1.0, chunks, entropies, compiled, sampler
+    result: tuple[Tensor, Tensor] = ChunkedHead.apply(*inputs, *settings)  # type: ignore[no-untyped-call]
+    return result
 
 
 def hidden_states(body: torch.nn.Module, pack: Pack) -> Tensor:

@@ -196,7 +196,7 @@ class RewardModel(Learner):
         ]
         self._actor.train(self.config.gradient_checkpointing is True)
         for (pack, counts), share in zip(packs, shares, strict=True):
-            log_probs, _ = self._actor(pack)
+            log_probs, _ = self._actor(pack, entropies=False)
             ((log_probs * share).sum() * counts).backward()
         self._actor.train(False)
 

@@ -25,6 +25,7 @@ from agentgym.algos.tokens import Batch, Unit
 from agentgym.core.arrays import Floats, Ints
 from agentgym.core.stopwatch import stage
 from agentgym.errors import UsageError
+from agentgym.inference.engines.sampling import SamplerFunction
 from agentgym.inference.models.language_model import LanguageModel, save_model
 from agentgym.inference.models.lora import (
     FOLDER,
@@ -40,7 +41,14 @@ from agentgym.training.learner.attention import attend_in_packs
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.critic import Critic, explained_variance
 from agentgym.training.learner.distributed import Ranks, gathered, load_moments, load_weights, reshard
-from agentgym.training.learner.gradients import Actor, Gap, policy_gradient, recompute_layers, value_gradient
+from agentgym.training.learner.gradients import (
+    Actor,
+    Gap,
+    compile_layers,
+    policy_gradient,
+    recompute_layers,
+    value_gradient,
+)
 from agentgym.training.learner.logprobs import check_model
 from agentgym.training.learner.packing import Pack, StepRow
 from agentgym.training.learner.shards import (
@@ -117,13 +125,14 @@ class Learner:
         critic: Critic | None = None,
         ranks: Ranks | None = None,
         weights: WeightFiles | None = None,
+        sampler: SamplerFunction | None = None,
     ):
         """Bind policy, objective and settings; the policy is trained in place.
 
         With one rank and in float32 an engine may sample from ``model``; otherwise give the engine a copy
         made before, with an adapter of the same settings. ``reference``: never updated; by default the policy
         as it is now, where the objective needs one: without its adapter, or else a copy. ``weights``: of
-        models on the meta device; each rank reads its own part.
+        models on the meta device; each rank reads its own part. ``sampler``: the engine's.
         """
         self.ranks = ranks or Ranks()
         # the device of offloaded weights computes nothing
@@ -146,13 +155,16 @@ class Learner:
         self.critic = critic
         exact = torch.promote_types(model.dtype, torch.float32)
         self._dtype = exact if config.dtype == "float32" else torch.bfloat16
-        self._actor = Actor(model, config)
-        self._reference = None if self.reference is None else Actor(self.reference, config)
+        self._actor = Actor(model, config, sampler)
+        self._reference = None if self.reference is None else Actor(self.reference, config, sampler)
+        bodies = [model, *filter(None, (self.reference, None if critic is None else critic.body))]
         if config.attention == "flash":
             if device.type != "cuda":
                 raise UsageError("learner.attention=flash needs a GPU: set it to auto")
-            for body in filter(None, (model, self.reference, critic and critic.body)):
+            for body in bodies:
                 attend_in_packs(body, flash=True)
+        if config.compile:
+            compile_layers(bodies, device)
         for part in (self._actor, self._reference):
             if part is not None:
                 self._distribute(part, part.model, weights)
@@ -251,7 +263,8 @@ class Learner:
     def _log_probs(self, actor: Actor, rows: Sequence[StepRow]) -> Floats:
         result = np.zeros(sum(len(row.response_ids) for row in rows))
         with torch.no_grad():
-            found = [(pack, actor(pack)[0], counts) for pack, counts in self._packs(rows)]
+            packs = self._packs(rows)
+            found = [(pack, actor(pack, entropies=False)[0], counts) for pack, counts in packs]
         for pack, log_probs, counts in found:  # copies wait for the device, so they follow all passes
             if counts:
                 result[pack.tokens] = log_probs.double().cpu().numpy()

@@ -231,7 +231,7 @@ def plan_memory(
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
     read = always["weights"] + always["reference"] + held * critic // ranks + always["reward model"]
     overlaps = rollout.plays_ahead
-    copies = overlaps or shards or rollout.engine == "server"
+    copies = overlaps or shards or learner.compile or rollout.engine == "server"
     adapter = number * (0 if rank is None else trained)
     vllm = rollout.engine == "vllm"
     sleeps = vllm and rollout.vllm_sleep > 0 and not overlaps

@@ -17,9 +17,11 @@ import torch
 
 from agentgym.algos.own_loss import with_source
 from agentgym.errors import UsageError
+from agentgym.inference.engines.sampling import find_sampler
 from agentgym.inference.models.tiny_names import tiny_size
 from agentgym.inference.policy.saved import default_prompting
 from agentgym.io.hub import model_directory, pinned
+from agentgym.io.optional import source_sha256
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory
 
@@ -43,6 +45,9 @@ MAX_MEMORY_FRACTION = 0.9
 
 HEAD_ROWS = 256
 """Fewest rows of a product with the head: with fewer, reading its weights takes longer than computing."""
+
+PLAIN_TOKENS = 8_192
+"""Fewest tokens a pass without computing layers again, a third more work than larger passes save."""
 
 _BUDGETS = (65_536, 49_152, 32_768, 24_576, 16_384, 12_288, 8_192, 4_096, 2_048)
 
@@ -133,7 +138,10 @@ def resolve(
     size = (size or model_size(config)) if gpu else None
     engine = rollout.engine
     if engine == "auto":
-        engine = auto_engine(machine, size)
+        engine = "hf" if rollout.sampler else auto_engine(machine, size)
+    sampler, digest = find_sampler(rollout.sampler), ""
+    if sampler is not None:
+        digest = source_sha256(rollout.sampler, "rollout.sampler", sampler, rollout.sampler_sha256)
     # each rank plays its share of the episodes
     wanted = -(-rollout.tasks * rollout.group_size // machine.ranks)
     num_envs = rollout.num_envs or (min(wanted, MAX_ENVS) if gpu else CPU_ENVS)
@@ -149,7 +157,7 @@ def resolve(
         # offloading, whose optimiser steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
         "objective": with_source(config.loss),
-        "rollout": replace(rollout, engine=engine, num_envs=num_envs),
+        "rollout": replace(rollout, engine=engine, num_envs=num_envs, sampler_sha256=digest),
         "learner": chosen,
         "reward_model": reward_model if config.spec.reward_model else None,
         "prompting": prompting,
@@ -163,7 +171,7 @@ def _fitted(
 ) -> ResolvedConfig:
     """Return the configuration with the largest batches that fit the device; set ones stay.
 
-    Computing layers again is dearer than a small batch down to the default budget, and cheaper below. The
+    Computing layers again is dearer than a small batch down to `PLAIN_TOKENS`, and cheaper below. The
     head's chunk comes before the budget: few of its rows at once are dearer than few tokens.
     """
     own, learner = requested.learner, resolved.learner
@@ -175,7 +183,7 @@ def _fitted(
     budgets = (own.token_budget,) if own.token_budget else tuple(each for each in _BUDGETS if each <= most)
     least = HEAD_ROWS * size.vocabulary
     chunks = (own.chunk_logits,) if own.chunk_logits else (max(learner.chunk_logits, least), least)
-    enough = min(learner.token_budget, most)
+    enough = min(PLAIN_TOKENS, most)
     candidates = [
         (budget >= enough, not checkpointing, chunk, budget)
         for budget in budgets
