@@ -11,8 +11,11 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.server import ServerEngine
+from agentgym.inference.engines.server_weights import FileSender
 from agentgym.inference.engines.types import GenerationRequest, Sampling
-from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.engines.vllm_process import VllmProcess, serve_options
+from agentgym.inference.engines.vllm_worker import METHOD
 from agentgym.inference.models.language_model import load_model, save_model
 from agentgym.inference.models.tiny import tiny_model, tiny_vision_model, word_tokenizer
 from agentgym.inference.policy.open import default_prompting, open_model, vocabulary_texts
@@ -111,8 +114,13 @@ def test_vllm_sees_the_pictures_that_the_learner_sees(tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     seeing = tiny_vision_model("0.8m", word_tokenizer(["push the box up down left right"]), context=512)
     save_model(tmp_path, seeing)
-    options = {"enforce_eager": True, "max_num_seqs": 16}
-    engine = VllmEngine(tmp_path, dtype=torch.float32, options=options)
+    options = serve_options(
+        {"max_num_seqs": 16}, dtype=torch.float32, device="cpu", mm_device_do_normalize=False
+    )
+    process = VllmProcess(tmp_path, options)
+    sender = FileSender("", after=METHOD)
+    engine = ServerEngine([process.url], seeing.model, dtype=torch.float32, sender=sender, process=process)
+    engine.adopt()
     *requests, text = requests_of(seeing)
     for version in range(2):
         generations = engine.generate(requests)
@@ -126,6 +134,7 @@ def test_vllm_sees_the_pictures_that_the_learner_sees(tmp_path, monkeypatch):
             for weight in seeing.model.parameters():
                 weight.mul_(1.1)
         engine.sync(seeing.model.named_parameters(), version + 1)
+    engine.close()
 
 
 def test_a_picture_decides_what_is_said(tiny):
@@ -240,12 +249,6 @@ def test_pictures_need_a_reader_and_a_place():
     with pytest.raises(UsageError, match=r"unknown pictures .*choose one of none, beside, alone"):
         replace(prompting, pictures="inside")
     envs.close()
-
-
-def test_pictures_are_refused_where_they_are_not_sampled():
-    config = TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0)
-    with pytest.raises(UsageError, match="pictures are sampled in the learner's process"):
-        TrainingSetup.open(resolve(override(config, {"rollout.engine": "server"})))
 
 
 def test_a_rank_without_a_picture_reads_one_where_another_has_some(tiny):

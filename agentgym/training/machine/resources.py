@@ -19,6 +19,7 @@ from agentgym.algos.own_loss import with_source
 from agentgym.errors import UsageError
 from agentgym.inference.policy.open import default_prompting, tiny_size
 from agentgym.io.hub import model_directory, pinned
+from agentgym.training.collect.config import EngineName, RolloutConfig
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory
 
@@ -110,13 +111,24 @@ def _pinned(model: str) -> str:
     return pinned(model) if model and tiny_size(model) is None else model
 
 
-def auto_engine(machine: Machine, size: ModelSize | None) -> Literal["hf", "vllm"]:
+def auto_engine(machine: Machine, size: ModelSize | None) -> EngineName:
     """Return the faster engine of a model: vLLM where it is installed, on a GPU, for a model worth its start.
 
     ``size``: of the model; None for a tiny one.
     """
     large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
     return "vllm" if machine.device == "cuda" and machine.has_vllm and large else "hf"
+
+
+def _pace(rollout: RolloutConfig, engine: EngineName, *, gpu: bool) -> dict[str, Any]:
+    """Return whether episodes go at their own pace, and how vLLM sleeps, where this is left open."""
+    allowed = rollout.overlap or not rollout.max_staleness
+    shares = engine == "vllm" and not rollout.apart and not rollout.plays_ahead
+    own, level = rollout.asynchronous, rollout.vllm_sleep
+    return {
+        "asynchronous": gpu and allowed if own is None else own,
+        "vllm_sleep": int(gpu and shares) if level is None else level,
+    }
 
 
 def resolve(
@@ -148,7 +160,7 @@ def resolve(
         # offloading, whose optimiser steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
         "objective": with_source(config.loss),
-        "rollout": replace(rollout, engine=engine, num_envs=num_envs),
+        "rollout": replace(rollout, engine=engine, num_envs=num_envs, **_pace(rollout, engine, gpu=gpu)),
         "learner": chosen,
         "reward_model": reward_model if config.spec.reward_model else None,
         "prompting": prompting,
@@ -219,9 +231,11 @@ def described(config: ResolvedConfig, machine: Machine) -> list[tuple[str, str]]
     idle = f" ({rollout.num_envs - most} slots idle)" if rollout.num_envs > most else ""
     if rollout.devices:
         ranks = f" {config.devices}{ranks}"
-        idle += f", by vllm serve on devices {rollout.devices}"
+        idle += f", on devices {rollout.devices}"
     if rollout.engine == "vllm":
         idle += f", {config.prompting.context_length:,} tokens each"
+    idle += ", each at its own pace" if rollout.asynchronous else ""
+    idle += f", sleeping in updates (level {rollout.vllm_sleep})" if rollout.vllm_sleep else ""
     shares = " at most, equal packs for all ranks" if machine.ranks > 1 else ""
     again = ", layers computed again for the gradient" if learner.gradient_checkpointing else ""
     return [
