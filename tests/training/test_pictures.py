@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from agentgym.inference.engines.server import ServerEngine
 from agentgym.inference.engines.server_weights import FileSender
 from agentgym.inference.engines.types import GenerationRequest, Sampling
 from agentgym.inference.engines.vllm_process import VllmProcess, serve_options
+from agentgym.inference.engines.vllm_server import picture_features
 from agentgym.inference.engines.vllm_worker import METHOD
 from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.models.pictures import Picture, PicturePrompt
 from agentgym.inference.models.tiny import tiny_model, tiny_vision_model, word_tokenizer
 from agentgym.inference.policy.open import default_prompting, open_model, vocabulary_texts
 from agentgym.inference.policy.prompted import make_policy
@@ -104,6 +107,28 @@ def plain_logprobs(model, reader, request, ids):
             mm_token_type_ids=(tokens == reader.image_token).int(),
         ).logits[0, len(request.prompt_ids) - 1 : -1]
     return logits.log_softmax(-1)[range(len(ids)), list(ids)].numpy()
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore")
+def test_pictures_are_requests_that_vllm_reads():
+    protocol, features = (
+        import_module(f"vllm.entrypoints.scale_out.token_in_token_out.{name}")
+        for name in ("protocol", "mm_features")
+    )
+    pictures = [
+        Picture(name, torch.full((size, 3), float(size)), (1, 2, size // 2), size // 4)
+        for name, size in (("a", 8), ("b", 16))
+    ]
+    sent = json.loads(json.dumps(picture_features(PicturePrompt(tuple(pictures), (2, 6), np.zeros((3, 12))))))
+    body = {"token_ids": [0] * 12, "sampling_params": {}, "features": sent}
+    read = protocol.GenerateRequest.model_validate(body).features
+    assert [(each.offset, each.length) for each in read.mm_placeholders["image"]] == [(2, 2), (6, 4)]
+    assert read.mm_hashes == {"image": ["a", "b"]}
+    for part, picture in zip(features.mm_kwargs_from_features(read)["image"], pictures, strict=True):
+        found = part.get_data()
+        assert torch.equal(found["pixel_values"], picture.patches)
+        assert found["image_grid_thw"].tolist() == list(picture.grid)
 
 
 @pytest.mark.vllm
