@@ -14,7 +14,7 @@ import torch
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
-from agentgym.inference.engines.vllm_process import serve_command, serve_options
+from agentgym.inference.engines.vllm_process import serve_command, serve_options, start_error
 from agentgym.inference.models.language_model import save_model
 from agentgym.inference.models.lora import Adapter
 from agentgym.training import setup
@@ -146,6 +146,40 @@ def test_devices_are_numbers_of_the_visible_ones(monkeypatch):
     with pytest.raises(UsageError, match="give both --learner and --rollout"):
         override(config, {"devices": "0"})
     assert parse_devices("0-2, 5") == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                "(VllmWorker-0 pid=1) ERROR 11-30 [multiproc_executor.py:953]     raise ValueError(",
+                "(VllmWorker-0 pid=1) ERROR 11-30 [m.py:9] ValueError: Available memory on node 0 is less",
+                "(EngineCore pid=1) ERROR [core.py:1] Exception: WorkerProc initialization failed due to an",
+                "RuntimeError: Engine core initialization failed. See root cause above.",
+            ],
+            "ValueError: Available memory on node 0 is less",
+        ),
+        (
+            [
+                "WARNING [s.py:255] This can cause errors like `OSError: [Errno 24] Too many open files`",
+                "pydantic_core.ValidationError: 1 validation error for ModelConfig",
+                "  Value error, Invalid repository ID or local directory specified: '/tmp'.",
+                "    For further information visit https://errors.pydantic.dev",
+            ],
+            "Value error, Invalid repository ID or local directory specified: '/tmp'.",
+        ),
+        (
+            ["usage: api_server", "api.py: error: unrecognized arguments: -x"],
+            "error: unrecognized arguments: -x",
+        ),
+        (["no error", "the end"], "the end"),
+        ([], "it wrote nothing"),
+    ],
+)
+def test_the_cause_of_a_failed_start_is_found(lines, cause):
+    """Lines as vLLM 0.32 wrote them."""
+    assert start_error(lines) == cause
 
 
 def test_options_become_flags():

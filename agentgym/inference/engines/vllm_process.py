@@ -42,13 +42,13 @@ _OF_TORCHRUN = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|GROUP_.*|ROLE_.*|MASTER_.*|TORCHELASTIC_.*|VLLM_ENABLE_V1.*"
 )
 
-_CAUSE = re.compile(r"(?:\b\w*(?:Error|Exception)|\berror): .*")
-"""Part of a log's line that names an error, as Python and argparse write it."""
+_CAUSE = re.compile(r"(?:\b\w*(?:Error|Exception)|\berror|\bValue error)[:,] .*")
+"""Part of a log's line that names an error, as Python, argparse and pydantic write it."""
 
-_CONSEQUENCE = "Engine core initialization failed"
-"""Beginning of the error of vLLM's front end after that of its engine."""
+_NO_CAUSE = re.compile(r" WARNING |initialization failed|validation errors? for")
+"""Part of a line that is a warning, or that points to an error before or after it."""
 
-_MEMORY = re.compile(r"out of memory|gpu[_-]memory[_-]utilization|memory for the cache", re.IGNORECASE)
+_MEMORY = re.compile(r"out of memory|gpu[_ -]memory[_ -]utilization|available memory", re.IGNORECASE)
 
 
 class VllmProcess:
@@ -124,7 +124,7 @@ def start_error(lines: list[str]) -> str:
         ...     "core initialization failed. See root cause above."])
         'ValueError: No memory'
     """
-    found = [match.group() for line in lines if (match := _CAUSE.search(line)) and _CONSEQUENCE not in line]
+    found = [match.group() for line in lines if (match := _CAUSE.search(line)) and not _NO_CAUSE.search(line)]
     return " ".join((found or lines or ["it wrote nothing"])[-1].split())
 
 
