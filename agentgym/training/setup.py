@@ -390,7 +390,9 @@ def _vllm(
     rollout, adapter = config.rollout, config.learner.adapter
     sends = ranks.is_first if server is None else server.sends
     after = METHOD if server is not None and config.device == "cpu" else ""
-    files = rollout.weight_transfer == "files" or not sends
+    files, folder = rollout.weight_transfer == "files" or not sends, rollout.weights_folder
+    if folder and server is not None:  # machines may share it
+        folder = f"{folder}/machine-{ranks.here[0]}"
     return ServerEngine(
         rollout.servers if server is None else (server.url,),
         language_model.model,
@@ -398,7 +400,7 @@ def _vllm(
         context_length=None if server is not None else config.prompting.context_length,
         seeds=rollout.vllm_seeds,
         adapter=adapter,
-        sender=FileSender(rollout.weights_folder, adapter, after=after) if files else NcclSender(),
+        sender=FileSender(folder, adapter, after=after) if files else NcclSender(),
         first=sends,
         agree=lambda line: next(filter(None, ranks.gather([line])), ""),
         sleep_level=rollout.vllm_sleep or 0,

@@ -288,7 +288,8 @@ def test_one_rank_of_a_machine_starts_a_server_for_all(tmp_path, monkeypatch):
         def gather(self, items):
             return [(0, "http://other:1"), *(items or [(1, "http://here:2")])]
 
-    first = start_server(resolve(config), made, Others(2, 4), devices="", log=None)
+    first = start_server(resolve(config), made, Others(2, 4), devices="", log=tmp_path / "serve.log")
+    assert started[0].log == tmp_path / "serve-1.log"
     assert (first.url, first.sends, first.process.options["data_parallel_size"]) == (started[0].url, True, 2)
     monkeypatch.setenv("LOCAL_RANK", "1")
     second = start_server(resolve(config), made, Others(3, 4), devices="", log=None)

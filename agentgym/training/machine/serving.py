@@ -105,6 +105,8 @@ def start_server(
                 save_model(directory, language_model)
             else:
                 directory = language_model.weights.directory
+            if log is not None and machine:  # machines may share the folder
+                log = log.with_stem(f"{log.stem}-{machine}")
             process = VllmProcess(directory, options, devices=devices, log=log)
     found = dict(ranks.gather([(machine, process.url)] if process is not None else []))
     return RolloutServer(found[machine if not devices else min(found)], sends, process)
