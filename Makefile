@@ -119,9 +119,8 @@ test-gymnasium: .venv-gymnasium-$(GYMNASIUM)/.installed #: test the contract on 
 test-peers: .venv-inspect/.installed #: test inspect_ai by a scripted model, imports of its logs, and actors of Ray
 	@.venv-inspect/bin/python -m pytest -p no:unraisableexception -m "inspect or ray"
 
-test-vllm: .venv-vllm/.installed #: test engines on vLLM, on a processor; a process of tests holds one engine
-	@for file in $$(grep -rl 'mark\.vllm' --include='test_*.py' tests/training); do \
-		.venv-vllm/bin/python -m pytest -m vllm "$$file" || exit; done
+test-vllm: .venv-vllm/.installed runs/models/smollm2/config.json #: test `vllm serve` on a processor, with SmolLM2 in bfloat16, too
+	@.venv-vllm/bin/python -m pytest -m vllm tests/training
 
 check-recipes: $(VENV)/.installed-dev #: compare recipes with papers and public code; CHECKOUTS=/path reads code anew
 	@$(if $(CHECKOUTS),$(RUN) -m tools.public_code "$(CHECKOUTS)" &&) $(RUN) -m tests.recipes.check_recipes

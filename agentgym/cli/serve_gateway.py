@@ -36,9 +36,10 @@ def add_gateway(servers: Commands[Parser]) -> None:
     )
     model_help = "model directory, OWNER/NAME of the hub, or tiny: an untrained model made for --env"
     parser.add_argument("model", metavar="MODEL", help=model_help)
-    parser.add_argument("--engine", choices=("hf", "vllm", "server"), default="hf", help="default: hf")
-    add_repeated(parser, "--server", "address of a vllm serve process; repeat for several", metavar="URL")
-    add_repeated(parser, "--engine-option", "more arguments of vllm.LLM")
+    parser.add_argument("--engine", choices=("hf", "vllm"), default="hf", help="default: hf")
+    about = "address of a vllm serve process, with the engine vllm; repeat for several"
+    add_repeated(parser, "--server", about, metavar="URL")
+    add_repeated(parser, "--engine-option", "more flags of vllm serve")
     dtypes = ("float32", "bfloat16")
     parser.add_argument("--dtype", choices=dtypes, default=dtypes[0], help="default: float32")
     parser.add_argument("--device", help="device of the engine hf (default: a GPU if there is one)")

@@ -282,7 +282,7 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
         changes["iterations"] = arguments.iterations
     if arguments.learner is not None or arguments.rollout is not None:
         changes |= {"devices": arguments.learner or "", "rollout.devices": arguments.rollout or ""}
-        changes["rollout.engine"] = "server"
+        changes["rollout.engine"] = "vllm"
     if arguments.rollouts is not None:
         changes["rollout.pool"] = str(arguments.rollouts.resolve())
     if arguments.config is not None:

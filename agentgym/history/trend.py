@@ -46,7 +46,7 @@ class Trend:
     """Whether the returns of any group have differed."""
 
     def __post_init__(self) -> None:
-        # a run that began with an earlier version has other numbers
+        """Drop the numerics of a run that began with an earlier version, which watched other numbers."""
         self.numbers = tuple(each for each in self.numbers if len(each) == len(CHECKS))
 
     def follow(self, metrics: IterationMetrics) -> str:

@@ -337,6 +337,11 @@ def _defaults() -> dict[str, Any]:
 
 def config_from_json(table: Mapping[str, Any], where: str = "the configuration") -> TrainConfig:
     """Read what `config_to_json` returned."""
+    rollout = table.get("rollout")
+    if isinstance(rollout, Mapping) and rollout.get("engine") == "server":
+        raise UsageError(
+            f"{where}: rollout.engine 'server' is now 'vllm', with rollout.servers as before: set it so"
+        )
     return parse(TrainConfig, dict(table), where)
 
 

@@ -35,7 +35,7 @@ from agentgym.training.config import (
 from agentgym.training.learner.distributed import Ranks
 from agentgym.training.loop import End, Trainer
 from agentgym.training.machine.resources import Machine, check_feasible, described, resolve
-from agentgym.training.machine.serving import rollout_servers, take_devices
+from agentgym.training.machine.serving import LOG, take_devices
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.track.best import BestEvaluation
 from agentgym.training.track.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
@@ -152,8 +152,11 @@ class _PlannedRun:
         with (
             Ranks.join(self.config.device) as ranks,
             # other devices would have other settings chosen for them
-            rollout_servers(ranks.from_first(self.config), self.devices, self.folder, ranks) as shared,
-            closing(TrainingSetup.open(shared, ranks)) as setup,
+            closing(
+                TrainingSetup.open(
+                    ranks.from_first(self.config), ranks, devices=self.devices, log=self.folder / LOG
+                )
+            ) as setup,
         ):
             # loading it rendered a first chat within the limits
             trusted(setup.language_model.chat.template.source)

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from agentgym.inference.engines.server import ServerEngine
 from agentgym.inference.engines.server_weights import FileSender, NcclSender
 from agentgym.inference.engines.stepping import SteppingEngine
 from agentgym.inference.engines.types import Engine
-from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.engines.vllm_worker import METHOD
 from agentgym.inference.models.language_model import LanguageModel, copied
 from agentgym.inference.models.reward_model_file import check_tokenizer
 from agentgym.inference.policy.open import open_model, vocabulary_texts
@@ -42,6 +41,7 @@ from agentgym.training.learner.distributed import Ranks
 from agentgym.training.learner.encoders import ObservationEncoder, open_observation_encoder
 from agentgym.training.learner.reward_model import RewardModel
 from agentgym.training.learner.update import Learner
+from agentgym.training.machine.serving import RolloutServer, start_server
 from agentgym.training.track.evaluate import Evaluation, SplitEvaluation
 from agentgym.vector.core import AgentVectorEnv
 from agentgym.version import __version__
@@ -171,8 +171,13 @@ class TrainingSetup:
         return (self.meter, *(each.meter for each in self.mixed))
 
     @classmethod
-    def open(cls, config: ResolvedConfig, ranks: Ranks | None = None) -> TrainingSetup:
-        """Open a configuration's model, environment and parts; by default for this process alone."""
+    def open(
+        cls, config: ResolvedConfig, ranks: Ranks | None = None, *, devices: str = "", log: Path | None = None
+    ) -> TrainingSetup:
+        """Open a configuration's model, environment and parts; by default for this process alone.
+
+        ``devices`` and ``log``: of a server that is started, as `start_server` takes them.
+        """
         ranks = ranks or Ranks(device=torch.device(config.device))
         envs = _open_envs(config, config.split, 1 if config.rollout.pool else config.rollout.num_envs)
         prompting = config.prompting
@@ -184,12 +189,7 @@ class TrainingSetup:
         language_model = open_model(
             config.model, texts, prompting, config.seed, device=str(ranks.device), empty=True
         )
-        if prompting.pictures != "none" and config.rollout.engine == "server":
-            raise UsageError(
-                "pictures are sampled in the learner's process: set rollout.engine to 'hf' or 'vllm', or "
-                "prompting.pictures to 'none'"
-            )
-        engine = _engine(config, language_model, ranks)
+        engine = _engine(config, language_model, ranks, devices, log)
         reward_model = _reward_model(config, language_model, envs, ranks)
         learner = _learner(config, language_model, ranks)
         if isinstance(engine, ServerEngine):  # the servers may have started with other weights
@@ -200,7 +200,7 @@ class TrainingSetup:
             language_model=language_model,
             engine=engine,
             speller=speller,
-            asynchronous=config.rollout.asynchronous,
+            asynchronous=bool(config.rollout.asynchronous),
         )
         evaluation = None
         if config.evaluation.every:
@@ -246,11 +246,13 @@ class TrainingSetup:
 
     def rest_engine(self) -> None:
         """Let an engine that sleeps during updates do so; its next sync wakes it."""
-        if isinstance(self.engine, VllmEngine):
+        if isinstance(self.engine, ServerEngine):
             self.engine.rest()
 
     def close(self) -> None:
-        """Close the environments."""
+        """Close the environments, and end a server that was started."""
+        if isinstance(self.engine, ServerEngine):
+            self.engine.close()
         for each in (self, *self.mixed):
             each.worker.envs.close()
         if self.evaluation is not None:
@@ -329,7 +331,13 @@ def _evaluation(
     return evaluation
 
 
-def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> SteppingEngine:
+def _engine(
+    config: ResolvedConfig,
+    language_model: LanguageModel,
+    ranks: Ranks,
+    devices: str = "",
+    log: Path | None = None,
+) -> SteppingEngine:
     """Return the engine: on the learner's own weights where settings and devices allow it."""
     learner, rollout = config.learner, config.rollout
     overlaps = rollout.plays_ahead
@@ -340,9 +348,11 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
             "leave it out"
         )
     if rollout.engine == "vllm":
-        engine = _vllm(config, language_model, ranks)
-    elif rollout.engine == "server":
-        engine = _server(config, language_model, ranks)
+        _check_vllm(config)
+        server = None
+        if devices or not rollout.servers:
+            server = start_server(config, language_model, ranks, devices=devices, log=log)
+        engine = _vllm(config, language_model, ranks, server)
     else:
         model = language_model.model
         sharded = ranks.size > 1 or learner.offload or learner.dtype != "float32"
@@ -355,55 +365,47 @@ def _engine(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks)
     return engine
 
 
-def _vllm(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> VllmEngine:
-    """Load the model a second time, with vLLM.
-
-    Every rank has an engine of its own, which samples its share.
-    """
-    rollout = config.rollout
-    own: dict[str, Any] = {"gpu_memory_utilization": rollout.vllm_memory}  # a share of main memory on a CPU
-    if ranks.device.type == "cpu":
-        own["enforce_eager"] = True
-    # vLLM must not start processes of its own within torchrun's
-    own["distributed_executor_backend"] = "external_launcher" if ranks.size > 1 else None
-    own["tensor_parallel_size"] = own["pipeline_parallel_size"] = own["data_parallel_size"] = 1
-    if taken := sorted(own.keys() & rollout.vllm_options.keys()):
+def _check_vllm(config: ResolvedConfig) -> None:
+    """Refuse settings that vLLM cannot follow."""
+    rollout, adapted = config.rollout, config.learner.adapter is not None
+    if adapted and (rollout.updates_in_flight or rollout.weight_transfer != "files"):
         raise UsageError(
-            f"rollout.vllm_options sets {', '.join(taken)}: set rollout.vllm_memory instead, or sample on "
-            "several devices by rollout.engine=server"
+            "an adapter goes to vLLM by a folder, between responses: set weight_transfer=files and leave "
+            "out rollout.updates_in_flight"
         )
-    dtype = getattr(torch, config.learner.dtype)
-    sleeps = 0 if rollout.plays_ahead else rollout.vllm_sleep
-    return VllmEngine.of(
-        language_model,
-        dtype=dtype,
-        context_length=config.prompting.context_length,
-        sleep_level=sleeps,
-        seeds=rollout.vllm_seeds,
-        adapter=config.learner.adapter,
-        options=own | dict(rollout.vllm_options),
-    )
+    if adapted and rollout.vllm_sleep == 2:
+        raise UsageError("an adapter's base stays in vLLM: set rollout.vllm_sleep to 1 or 0")
+    if rollout.vllm_sleep and config.device == "cpu":
+        raise UsageError("vLLM sleeps on GPUs alone: leave out rollout.vllm_sleep on a CPU")
+    if rollout.servers and not rollout.devices and config.prompting.pictures != "none":
+        raise UsageError(
+            "pictures go to a server that the run starts, with flags for them: leave out rollout.servers, or "
+            "set prompting.pictures to 'none'"
+        )
 
 
-def _server(config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks) -> ServerEngine:
-    """Connect to the servers, on every rank to all of them."""
+def _vllm(
+    config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks, server: RolloutServer | None
+) -> ServerEngine:
+    """Connect to a started server, or to those of the configuration, on every rank to all of them."""
     rollout, adapter = config.rollout, config.learner.adapter
-    files = rollout.weight_transfer == "files"
-    if adapter is not None and (rollout.updates_in_flight or not files):
-        raise UsageError(
-            "an adapter goes to servers by a folder, between responses: set weight_transfer=files and "
-            "leave out rollout.updates_in_flight"
-        )
+    sends = ranks.is_first if server is None else server.sends
+    after = METHOD if server is not None and config.device == "cpu" else ""
+    files, folder = rollout.weight_transfer == "files" or not sends, rollout.weights_folder
+    if folder and server is not None:  # machines may share it
+        folder = f"{folder}/machine-{ranks.here[0]}"
     return ServerEngine(
-        rollout.servers,
+        rollout.servers if server is None else (server.url,),
         language_model.model,
         dtype=getattr(torch, config.learner.dtype),
-        context_length=config.prompting.context_length,
+        context_length=None if server is not None else config.prompting.context_length,
         seeds=rollout.vllm_seeds,
         adapter=adapter,
-        sender=FileSender(rollout.weights_folder, adapter) if files or not ranks.is_first else NcclSender(),
-        first=ranks.is_first,
-        agree=lambda line: ranks.gather([line])[0],
+        sender=FileSender(folder, adapter, after=after) if files else NcclSender(),
+        first=sends,
+        agree=lambda line: next(filter(None, ranks.gather([line])), ""),
+        sleep_level=rollout.vllm_sleep or 0,
+        process=None if server is None else server.process,
     )
 
 

@@ -130,14 +130,16 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
     )
     no_vllm = "" if find_spec("vllm") else "vllm is not installed"
     train = partial(training, device=device, out=out, size=4 if small else 16)
-    vllm: dict[str, Any] = {"rollout.engine": "vllm"}
-    sleeping, unseeded = vllm | {"rollout.vllm_sleep": 1}, vllm | {"rollout.vllm_seeds": False}
+    vllm: dict[str, Any] = {"rollout.engine": "vllm", "rollout.asynchronous": True}
+    awake, unseeded = vllm | {"rollout.vllm_sleep": 0}, vllm | {"rollout.vllm_seeds": False}
+    own_pace = {"rollout.asynchronous": True}
     short = {"env_options.max_steps": 3 if small else 20, "prompting.max_tokens": 8 if small else 64}
     given = pretrained or size
     found = [
         doctor("doctor", "each learner path, bfloat16 against float32", device, "", out),
         doctor("doctor-pretrained", "the same with a pretrained model", device, pretrained, out, wanting),
         train("hf-lock-step", "hf engine, an iteration after the other", model=size),
+        train("hf-own-pace", "hf engine, each episode at its own pace", model=size, settings=own_pace),
         train("hf-stale", "hf engine, groups one update old", model=size, staleness=1),
         train("hf-overlap", "hf engine, sampling beside the update", model=size, staleness=1, overlap=True),
         *switches(train, size, small),
@@ -153,10 +155,10 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
             env="agentgym/ALFWorld-v0",
             settings=short,
         ),
-        train("vllm", "vLLM, an iteration after the other", model=given, missing=no_vllm, settings=vllm),
         train(
-            "vllm-sleep", "vLLM that gives back its memory", model=given, missing=no_vllm, settings=sleeping
+            "vllm", "vLLM beside the learner, asleep in updates", model=given, missing=no_vllm, settings=vllm
         ),
+        train("vllm-awake", "vLLM that keeps its memory", model=given, missing=no_vllm, settings=awake),
         train(
             "vllm-unseeded", "vLLM that draws a step at once", model=given, missing=no_vllm, settings=unseeded
         ),
@@ -214,6 +216,7 @@ def training(
         "rollout.group_size": min(size, 8),
         "rollout.max_staleness": staleness,
         "rollout.overlap": overlap,
+        "rollout.asynchronous": False,
         "evaluation.every": 0,
         "iterations": 4,
         "patience": 4,

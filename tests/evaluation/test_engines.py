@@ -15,6 +15,8 @@ from agentgym.evaluation.play.bench import run_bench
 from agentgym.evaluation.suites.suite import SuiteAgent
 from agentgym.evaluation.verify.model_check import ModelSample
 from agentgym.evaluation.verify.verification import verify_run
+from agentgym.inference.engines import standalone
+from agentgym.inference.engines.vllm_process import VllmProcess
 from agentgym.inference.models.lora import FOLDER
 from agentgym.inference.models.reward_model_file import RewardModelFile, write_reward_model
 from agentgym.inference.policy import agent, prompted
@@ -22,22 +24,14 @@ from agentgym.training.machine import memory
 from agentgym.training.machine.resources import VLLM_MIN_PARAMETERS, Machine
 from tests.evaluation.model_runs import ALL, CONSTRAINED, FREE, Played, bench, save
 from tests.suite_texts import env_table, suite_text
-from tests.training import stand_in_vllm
+from tests.training.stub_vllm_server import StubProcess, StubServer, install
 
 
 @pytest.fixture
-def vllm(monkeypatch: pytest.MonkeyPatch) -> list[stand_in_vllm.LLM]:
-    """Put the stand-in in vLLM's place; return those that are started."""
-    started: list[stand_in_vllm.LLM] = []
-
-    def start(**options: object) -> stand_in_vllm.LLM:
-        started.append(stand_in_vllm.LLM(**options))
-        return started[-1]
-
-    stand_in_vllm.install(monkeypatch)
-    monkeypatch.setattr("vllm.LLM", start)
+def vllm(monkeypatch: pytest.MonkeyPatch) -> list[StubProcess]:
+    """Put stubs in the place of vLLM's processes; return those that are started."""
     agent._served.cache_clear()
-    return started
+    return install(monkeypatch)
 
 
 def responses(played: Played) -> list[list[tuple[int, ...]]]:
@@ -53,7 +47,7 @@ def test_vllm_plays_and_its_responses_are_checked(tmp_path, prompting, vllm):
     assert log.agent.options["engine"] == "vllm"
     assert log.agent.identity["options"] == {"engine": "vllm"}  # other conditions, and so another row
     (engine,) = vllm
-    assert engine.options["max_model_len"] == max(prompting.context_length, engine.options["max_model_len"])
+    assert engine.options["max_model_len"] >= 65
     verdict = verify_run(played.folder, suite=played.suite, model=ModelSample(played.model, ALL, 0))
     assert (verdict.problems, verdict.badge, verdict.model.tolerance.draw) == ((), "model-checked", 1.0)
     assert verdict.model.largest_difference < 1e-4 < verdict.model.largest_draw
@@ -70,12 +64,12 @@ def test_greedy_responses_of_vllm_are_the_likeliest(tmp_path, vllm):
 
 
 def test_what_is_picked_rather_than_sampled_is_found_out(tmp_path, vllm, monkeypatch):
-    honest = stand_in_vllm.LLM._answer
+    honest = StubServer.generate
 
-    def likeliest(self, prompt, chosen):
-        return honest(self, prompt, replace(chosen, temperature=0.0))
+    def likeliest(self, body):
+        return honest(self, body | {"sampling_params": body["sampling_params"] | {"temperature": 0.0}})
 
-    monkeypatch.setattr(stand_in_vllm.LLM, "_answer", likeliest)
+    monkeypatch.setattr(StubServer, "generate", likeliest)
     found = bench(tmp_path, replace(FREE, max_tokens=32), engine="vllm").check()
     assert "the responses are not sampled from the model: " in found.problems[-1]
 
@@ -141,6 +135,7 @@ def test_what_does_not_go_together(tmp_path, monkeypatch, vllm):
     with pytest.raises(UsageError, match="unknown engine 'auto'; choose one of hf, vllm"):
         bench(tmp_path / "b", FREE, engine="auto")
     monkeypatch.setitem(sys.modules, "vllm", None)
+    monkeypatch.setattr(standalone, "VllmProcess", VllmProcess)
     agent._served.cache_clear()
     with pytest.raises(MissingPackageError, match="the engine 'vllm' needs vllm: pip install"):
         bench(tmp_path / "c", FREE, engine="vllm")

@@ -88,8 +88,8 @@ def test_weights_of_a_run_are_taken_over_as_they_appear(directory, tmp_path):
 def test_engines_are_named_with_what_they_need():
     with pytest.raises(UsageError, match="does not exist"):
         open_engine("/nowhere")
-    with pytest.raises(UsageError, match="give both or neither"):
-        open_engine(str(ROOT), "server")
+    with pytest.raises(UsageError, match="yours are running: leave out one"):
+        open_engine(str(ROOT), "vllm", servers=["http://localhost:1"], options={"max_num_seqs": 3})
     with pytest.raises(UsageError, match="engine 'vllm' alone"):
         open_engine(str(ROOT), "hf", options={"max_num_seqs": 3})
 
@@ -169,7 +169,7 @@ def test_wrong_arguments_are_one_line(directory, tmp_path, capsys):
         (("--template-option", "enable_thinking=false"), "reads no option 'enable_thinking'"),
         (("--env", "agentgym/Sokobn-v0"), "Sokobn"),
         (("--replay", tmp_path / "none"), "name a recording"),
-        (("--follow", tmp_path, "--engine", "server"), "give both or neither"),
+        (("--server", "http://localhost:1"), "with the engine 'vllm' alone"),
     ):
         assert main(["serve", "gateway", str(directory), "--port", "0", *map(str, words)]) == 2
         assert line in capsys.readouterr().err
@@ -177,7 +177,7 @@ def test_wrong_arguments_are_one_line(directory, tmp_path, capsys):
 
 def test_servers_are_sent_the_weights_and_asked(directory):
     with serving(directory) as servers:
-        model, engine = open_engine(str(directory), "server", servers=[servers[0].url])
+        model, engine = open_engine(str(directory), "vllm", servers=[servers[0].url])
         with talking(model, engine) as gateway:
             session = gateway.begin()
             gateway.say(session, "Which way?", max_tokens=6)

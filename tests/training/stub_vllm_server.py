@@ -8,13 +8,11 @@ it, and calls those it was started with "default".
 import copy
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import TimeoutError as NotYetError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socket import create_server
 from threading import Thread
 from urllib.parse import urlsplit
 
@@ -22,12 +20,15 @@ import torch
 from safetensors.torch import load_file
 
 from agentgym.errors import UsageError
+from agentgym.inference.engines import standalone
 from agentgym.inference.engines.choices import ActionTrie
 from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.sync_check import checksums
 from agentgym.inference.engines.types import GenerationRequest, Sampling
-from agentgym.inference.engines.vllm_server import ServerLostError, VllmServer
+from agentgym.inference.engines.vllm_worker import METHOD
 from agentgym.inference.models.language_model import load_model
 from agentgym.inference.models.lora import merged_weights
+from agentgym.training.machine import serving as serving_module
 from tests.waiting import wait_until
 
 
@@ -78,6 +79,9 @@ class StubServer(ThreadingHTTPServer):
         self.missing = {}
         """Status by path."""
         self.takes_weights = True
+        self.slept = []
+        """What was asked of its sleep, in order."""
+        self.asleep = set()
         self.base, self.adapters = copy.deepcopy(self.model), []
         """Weights from the start, and what draws in their place."""
         self.asked = []
@@ -102,7 +106,7 @@ class StubServer(ThreadingHTTPServer):
     def generate(self, body):
         ids, chosen = body["token_ids"], body["sampling_params"]
         assert [body[name] for name in ("model",) if name in body] == self.adapters
-        assert (chosen["detokenize"], chosen["logprobs"]) == (False, 0)
+        assert (chosen["detokenize"], chosen["logprobs"], self.asleep) == (False, 0, set())
         size = self.model.config.vocab_size
         if max(ids) >= size:
             raise UsageError(f"Token id {max(ids)} is out of vocabulary")
@@ -150,8 +154,24 @@ class StubServer(ThreadingHTTPServer):
         places = [{str(ids[k]): {"logprob": rows[k - 1, ids[k]].item()}} for k in range(1, len(ids))]
         return [None, *places]
 
+    def sleep(self, query):
+        assert not self.engine._open
+        self.slept.append(query)
+        self.asleep = {"weights", "kv_cache"}
+
+    def wake(self, query):
+        self.slept.append(query)
+        self.asleep.discard(query.removeprefix("tags="))
+
+    def sums(self, body):
+        found = checksums(dict(self.model.named_parameters()))
+        return {"checksums": {f"dp0:pp0:pcp0:tp0:{name}": digest for name, digest in found.items()}}
+
     def reload(self, body):
         assert self.engine.paused
+        assert "weights" not in self.asleep
+        if body["method"] == METHOD:
+            return {"results": [None]}
         assert body["method"] == "reload_weights"
         state = load_file(Path(body["kwargs"]["weights_path"]) / "model.safetensors")
         if self.takes_weights:
@@ -196,8 +216,11 @@ class StubServer(ThreadingHTTPServer):
             "/v1/load_lora_adapter": self.load_adapter,
             "/v1/unload_lora_adapter": self.unload_adapter,
             "/update_weight_version": self.update_version,
+            "/sleep": self.sleep,
+            "/wake_up": self.wake,
             "/pause": lambda body: self.engine.pause(),
             "/resume": lambda body: self.engine.resume(),
+            "/weight_checker": self.sums,
         }
         return plain.get(path, lambda body: None)(body)
 
@@ -216,7 +239,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(None)
 
     def reply(self, body):
-        server, path = self.server, urlsplit(self.path).path
+        server, (_, _, path, query, _) = self.server, urlsplit(self.path)
         self.close_connection = True
         if server.dead:
             return
@@ -224,6 +247,8 @@ class Handler(BaseHTTPRequestHandler):
         wait_until(lambda: not server.hung or server.dead)
         status = server.missing.get(path, 200)
         try:
+            if path in ("/sleep", "/wake_up"):
+                body = query
             answer = server.answer(path, body) if status == 200 else {"error": {"message": f"stub {status}"}}
         except UsageError as error:
             status, answer = 400, {"error": {"message": str(error)}}
@@ -252,43 +277,62 @@ def serving(directory, number=1, **options):
                 server.kill()
 
 
-@contextmanager
-def serving_vllm(directory):
-    """Yield the address of a process of vLLM that serves."""
-    with create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server"]  # ``vllm serve`` of every build
-    command += ["--model", str(directory), "--port", str(port), "--dtype", "float32", "--enforce-eager"]
-    command += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
-    given = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", **os.environ}
-    given["VLLM_SERVER_DEV_MODE"] = "1"
-    given.pop("VLLM_ENABLE_V1_MULTIPROCESSING", None)
-    output = subprocess.DEVNULL
-    with subprocess.Popen(command, env=given, stdout=output, stderr=output) as process:
-        server = VllmServer(f"http://127.0.0.1:{port}")
-        try:
-            wait_until(lambda: process.poll() is not None or healthy(server), 600)
-            yield server.url
-        finally:
-            process.terminate()
+class StubProcess:
+    """A server in this process, in the place of `VllmProcess`."""
+
+    started = []  # noqa: RUF012
+
+    def __init__(self, directory, options, *, devices="", log=None):
+        self.server = StubServer(directory, context=options.get("max_model_len"))
+        self.options, self.devices, self.log, self.url = options, devices, log, self.server.url
+        self.closed = False
+        Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+        StubProcess.started.append(self)
+
+    def close(self):
+        self.closed = True
+        if not self.server.dead:
+            self.server.kill()
 
 
-def healthy(server):
-    with suppress(ServerLostError):
-        server.ask("/health", method="GET")
-        return True
-    return False
+def install(monkeypatch):
+    """Put stubs in the place of processes; return those that are started."""
+    StubProcess.started = []
+    for module in (serving_module, standalone):
+        monkeypatch.setattr(module, "VllmProcess", StubProcess)
+    return StubProcess.started
 
 
-def with_own_head(made):
-    """Return a model with a head that is not tied: vLLM's build for processors reloads no tied one."""
-    made.model.config.tie_word_embeddings = False
-    made.model.lm_head.weight = torch.nn.Parameter(made.model.lm_head.weight * 1.05)
-    return made
+MODULE = f"""import json, os, runpy, sys
+from pathlib import Path
+names = ("CUDA_VISIBLE_DEVICES", "VLLM_SERVER_DEV_MODE", "LOCAL_RANK")
+found = {{"arguments": sys.argv[1:], "pid": os.getpid(), **{{name: os.environ.get(name) for name in names}}}}
+Path(os.environ["STUB_RECORD"]).write_text(json.dumps(found))
+if "STUB_CHILD" in os.environ:
+    import subprocess
+    subprocess.Popen(["sh", "-c", os.environ["STUB_CHILD"]])
+if os.environ.get("STUB_FAILS"):
+    sys.exit(os.environ["STUB_FAILS"])
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+runpy.run_module("tests.training.stub_vllm_server", run_name="__main__")
+"""
+
+
+def install_module(monkeypatch, folder):
+    """Put a package vllm on the path, whose server is a stub; return where it writes how it was started."""
+    place = folder / "packages" / "vllm" / "entrypoints" / "openai"
+    place.mkdir(parents=True)
+    for each in (place, place.parent, place.parent.parent):
+        (each / "__init__.py").touch()
+    (place / "api_server.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(folder / "packages")
+    monkeypatch.setenv("PYTHONPATH", str(folder / "packages"), prepend=os.pathsep)
+    monkeypatch.setenv("STUB_RECORD", str(folder / "record.json"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # so that it is put back afterwards
+    return folder / "record.json"
 
 
 if __name__ == "__main__":
-    arguments = sys.argv[1:]
+    arguments = dict(zip(sys.argv[1:-1], sys.argv[2:], strict=True))
     torch.set_num_threads(1)
-    port = int(arguments[arguments.index("--port") + 1])
-    StubServer(arguments[arguments.index("serve") + 1], port).serve_forever()
+    StubServer(arguments["--model"], int(arguments["--port"])).serve_forever()

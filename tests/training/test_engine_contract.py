@@ -1,10 +1,7 @@
 """What every engine must hold to, whoever draws the tokens."""
 
-import os
 import random
 from dataclasses import dataclass
-from itertools import count
-from threading import Event
 from time import sleep
 from typing import Any
 
@@ -19,14 +16,15 @@ from agentgym.inference.engines.choices import ActionSpeller
 from agentgym.inference.engines.hf import HfEngine
 from agentgym.inference.engines.recording import RecordingEngine, ReplayEngine
 from agentgym.inference.engines.server import ServerEngine
-from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.engines.server_weights import FileSender
+from agentgym.inference.engines.vllm_process import VllmProcess, serve_options
+from agentgym.inference.engines.vllm_worker import METHOD
 from agentgym.inference.models.language_model import LanguageModel, load_model, save_model
 from agentgym.inference.models.tiny import tiny_model, word_tokenizer
-from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import ACTIONS, close, forward_logprobs, mixed_requests, prompt
-from tests.training.stub_vllm_server import serving, serving_vllm, with_own_head
-from tests.waiting import PATIENCE, wait_until
+from tests.training.stub_vllm_server import serving
+from tests.waiting import PATIENCE
 
 VERSION = 3
 
@@ -110,24 +108,6 @@ def directory(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def real_vllm(directory):
-    """Make one engine for all tests: loading takes seconds, and a process holds one at a time."""
-    for name, value in (("VLLM_CPU_KVCACHE_SPACE", "1"), ("VLLM_CPU_OMP_THREADS_BIND", "nobind")):
-        os.environ.setdefault(name, value)  # a gibibyte, and any core
-    engine = None
-
-    def of(learner):
-        nonlocal engine
-        if engine is None:
-            options = {"enforce_eager": True, "max_num_seqs": 64}
-            engine = VllmEngine(directory, dtype=torch.float32, options=options)
-        engine.sync(learner.model.state_dict().items(), VERSION)
-        return engine
-
-    return of
-
-
 def make_hf(learner, request):
     return HfEngine(load_model(request.getfixturevalue("directory")).model, version=VERSION)
 
@@ -136,32 +116,26 @@ def make_replay(learner, request):
     return Replayed(make_hf(learner, request), request.getfixturevalue("tmp_path"))
 
 
-def make_vllm_over_a_stand_in(learner, request):
-    stand_in_vllm.install(request.getfixturevalue("monkeypatch"))
-    return VllmEngine(
-        request.getfixturevalue("directory"),
-        dtype=torch.float32,
-        version=VERSION,
-    )
-
-
 @pytest.fixture(scope="module")
-def untied(directory, tmp_path_factory):
-    path = tmp_path_factory.mktemp("untied")
-    save_model(path, with_own_head(load_model(directory)))
-    return path
+def real_server(directory):
+    """Start one server for all tests: a gibibyte of cache, and any core."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+        patch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+        process = VllmProcess(directory, serve_options({}, dtype=torch.float32, device="cpu"))
+    yield process.url
+    process.close()
 
 
-@pytest.fixture(scope="module")
-def real_server(untied):
-    with serving_vllm(untied) as url:
-        yield url
-
-
-def make_vllm_server(learner, request):
-    engine = ServerEngine([request.getfixturevalue("real_server")], learner.model, dtype=torch.float32)
+def vllm_engine(url, learner):
+    sender = FileSender("", after=METHOD)
+    engine = ServerEngine([url], learner.model, dtype=torch.float32, sender=sender)
     engine.sync(learner.model.named_parameters(), VERSION)
     return engine
+
+
+def make_vllm(learner, request):
+    return vllm_engine(request.getfixturevalue("real_server"), learner)
 
 
 def make_server(learner, request):
@@ -182,21 +156,8 @@ def servers(directory):
         yield found
 
 
-def make_vllm(learner, request):
-    return request.getfixturevalue("real_vllm")(learner)
-
-
-MAKERS = {
-    "hf": make_hf,
-    "replay": make_replay,
-    "stand-in": make_vllm_over_a_stand_in,
-    "server": make_server,
-    "vllm": make_vllm,
-    "vllm-server": make_vllm_server,
-}
-# vLLM's own dependencies warn while they are imported
-VLLM = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
-MARKS = {"vllm": VLLM, "vllm-server": VLLM}
+MAKERS = {"hf": make_hf, "replay": make_replay, "server": make_server, "vllm": make_vllm}
+MARKS = {"vllm": [pytest.mark.vllm]}
 
 
 @pytest.fixture(
@@ -208,7 +169,7 @@ MARKS = {"vllm": VLLM, "vllm-server": VLLM}
 )
 def subject(request, directory):
     name, wrapped = request.param
-    learner = load_model(request.getfixturevalue("untied") if name == "vllm-server" else directory)
+    learner = load_model(directory)
     speller = ActionSpeller(learner.chat, end=learner.stop_ids[-1])
     return Subject(wrapped(MAKERS[name](learner, request)), learner, speller)
 
@@ -327,7 +288,7 @@ def test_weights_and_their_version_are_taken_over(subject, named):
     before = subject.engine.generate(requests)
     subject.train()
     state = dict(subject.model.state_dict() if named == "twice" else subject.model.named_parameters())
-    if named == "by the other name" and subject.model.config.tie_word_embeddings:
+    if named == "by the other name":
         state["lm_head.weight"] = state.pop("model.embed_tokens.weight")
     subject.engine.sync(reversed(state.items()), version=8)
     assert subject.engine.version == 8
@@ -370,50 +331,12 @@ def test_weights_that_do_not_fit_leave_the_engine_as_it_was(subject, change, err
 
 
 @pytest.mark.vllm
-@pytest.mark.filterwarnings("ignore")
-def test_weights_come_within_the_responses_of_vllm(real_vllm, directory, monkeypatch):
+def test_weights_come_within_the_responses_of_vllm_serve(real_server, directory):
     learner, other = load_model(directory), load_model(directory)
     with torch.no_grad():
         for weight in other.model.parameters():
             weight.mul_(1.1)
-    engine, size = real_vllm(learner), len(learner.tokenizer)
-    held, plain, steps = Event(), engine._step, count()
-
-    def step(waiting):
-        if next(steps) == 12:
-            held.set()
-            wait_until(lambda: engine._pauses)
-        return plain(waiting)
-
-    monkeypatch.setattr(engine, "_step", step)
-    monkeypatch.setattr(engine, "_threaded", False)
-    engine.start(updates_in_flight=True)
-    try:
-        requests = [
-            GenerationRequest(prompt(size, 20, seed), None, Sampling(max_tokens=30), seed)
-            for seed in range(4)
-        ]
-        futures = [engine.submit(request) for request in requests]
-        assert held.wait(PATIENCE)
-        engine.sync(other.model.state_dict().items(), version=8)
-        for request, future in zip(requests, futures, strict=True):
-            found = future.result(PATIENCE)
-            old = found.versions.count(VERSION)
-            assert 8 <= old <= 13
-            assert found.versions == (VERSION,) * old + (8,) * (30 - old)
-            expected = [forward_logprobs(each.model, request, found.ids) for each in (learner, other)]
-            assert close(found.logprobs, expected[0][:old] + expected[1][old:])
-    finally:
-        engine._updates_in_flight = False
-
-
-@pytest.mark.vllm
-def test_weights_come_within_the_responses_of_vllm_serve(real_server, untied):
-    learner, other = load_model(untied), load_model(untied)
-    with torch.no_grad():
-        for weight in other.model.parameters():
-            weight.mul_(1.1)
-    engine = ServerEngine([real_server], learner.model, dtype=torch.float32)
+    engine = vllm_engine(real_server, learner)
     engine.start(updates_in_flight=True)
     size, mixed = len(learner.tokenizer), 0
     for version in range(1, 21, 2):  # some come before the first token, or after the last

@@ -11,7 +11,6 @@ from agentgym.algos.objective import Objective
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
-from agentgym.training.collect.config import RolloutConfig
 from agentgym.training.config import TrainConfig, override, read_config
 from agentgym.training.learner import head
 from agentgym.training.learner.config import CHUNK_LOGITS, CPU_TOKENS, IMPORTANCE_CAP, LearnerConfig
@@ -197,11 +196,11 @@ def test_a_gpu_gets_what_fits_it(large):
     resolved = resolve(config(prompting__budget=2048, prompting__max_tokens=512), H100, size)
     learner = resolved.learner
     assert (learner.dtype, resolved.rollout.engine, resolved.rollout.num_envs) == ("bfloat16", "vllm", 128)
-    assert learner.token_budget >= 16_384
+    assert learner.token_budget >= 8_192 and not learner.gradient_checkpointing
     assert plan_memory(size, resolved, device_memory=H100.memory).peak <= 0.9 * H100.memory
     small = resolve(resolved_without(resolved), dataclasses.replace(H100, memory=48 * GIB), size)
     assert small.learner.gradient_checkpointing
-    assert small.learner.token_budget <= learner.token_budget
+    assert plan_memory(size, small, device_memory=48 * GIB).peak <= 0.9 * 48 * GIB
     asked = resolve(config(learner__token_budget=999, learner__gradient_checkpointing=False), H100, size)
     assert (asked.learner.token_budget, asked.learner.gradient_checkpointing) == (999, False)
 
@@ -214,7 +213,9 @@ def test_an_engine_that_sleeps_leaves_its_memory_to_the_update(large):
     assert "engine" not in after.always
     assert after.sync["engine's weights"] == 2 * size.parameters
     assert awake.learner.token_budget < asleep.learner.token_budget
-    ahead = config(**given, rollout__vllm_sleep=2, rollout__max_staleness=1)
+    assert awake.rollout.vllm_sleep == 0
+    assert resolve(config(**given), H100, size).rollout.vllm_sleep == 1
+    ahead = config(**given, rollout__max_staleness=1)
     overlapping = plan_memory(size, resolve(ahead, H100, size), device_memory=H100.memory)
     assert "engine" in overlapping.always  # it samples while weights are updated
 
@@ -247,7 +248,9 @@ def test_the_head_computes_many_rows_at_once_whatever_share_vllm_takes(large, me
 
 def test_a_token_budget_is_no_more_than_a_ranks_share_of_a_minibatch(large):
     size = ModelSize.read(large)
-    given = config(learner__minibatch_steps=256, prompting__budget=1024, prompting__max_tokens=256)
+    given = config(
+        learner__minibatch_steps=256, prompting__budget=1024, prompting__max_tokens=256, rollout__vllm_sleep=0
+    )
 
     def budget(ranks):
         return resolve(given, dataclasses.replace(H100, ranks=ranks), size).learner.token_budget
@@ -331,5 +334,21 @@ def test_a_critics_body_is_without_a_head_of_its_own(heads, body):
     assert size.body == body
 
 
-def test_vllm_keeps_its_memory_during_updates_unless_it_is_asked_to_sleep():
-    assert RolloutConfig().vllm_sleep == 0
+@pytest.mark.parametrize(
+    ("changes", "pace", "level"),
+    [
+        ({}, True, 1),
+        ({"rollout__engine": "hf"}, True, 0),
+        ({"rollout__max_staleness": 1}, True, 0),
+        ({"rollout__max_staleness": 1, "rollout__overlap": False}, False, 1),
+        ({"rollout__asynchronous": False, "rollout__vllm_sleep": 0}, False, 0),
+        ({"rollout__engine": "vllm", "rollout__servers": ["http://localhost:1"]}, True, 0),
+    ],
+)
+def test_on_a_gpu_episodes_go_at_their_own_pace_and_vllm_sleeps(large, changes, pace, level):
+    size = ModelSize.read(large)
+    chosen = resolve(config(**changes), H100, size).rollout
+    assert (chosen.asynchronous, chosen.vllm_sleep) == (pace, level)
+    if changes.get("rollout__engine") != "vllm" and "rollout__asynchronous" not in changes:
+        on_cpu = resolve(config(**changes), CPU).rollout
+        assert (on_cpu.asynchronous, on_cpu.vllm_sleep) == (False, 0)

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,9 +12,14 @@ from agentgym.algos.table import ALGORITHMS
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.server import ServerEngine
+from agentgym.inference.engines.server_weights import FileSender
 from agentgym.inference.engines.types import GenerationRequest, Sampling
-from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.engines.vllm_process import VllmProcess, serve_options
+from agentgym.inference.engines.vllm_server import picture_features
+from agentgym.inference.engines.vllm_worker import METHOD
 from agentgym.inference.models.language_model import load_model, save_model
+from agentgym.inference.models.pictures import Picture, PicturePrompt
 from agentgym.inference.models.tiny import tiny_model, tiny_vision_model, word_tokenizer
 from agentgym.inference.policy.open import open_model, vocabulary_texts
 from agentgym.inference.policy.prompted import make_policy
@@ -106,14 +112,41 @@ def plain_logprobs(model, reader, request, ids):
 
 @pytest.mark.vllm
 @pytest.mark.filterwarnings("ignore")
+def test_pictures_are_requests_that_vllm_reads():
+    protocol, features = (
+        import_module(f"vllm.entrypoints.scale_out.token_in_token_out.{name}")
+        for name in ("protocol", "mm_features")
+    )
+    pictures = [
+        Picture(name, torch.full((size, 3), float(size)), (1, 2, size // 2), size // 4)
+        for name, size in (("a", 8), ("b", 16))
+    ]
+    sent = json.loads(json.dumps(picture_features(PicturePrompt(tuple(pictures), (2, 6), np.zeros((3, 12))))))
+    body = {"token_ids": [0] * 12, "sampling_params": {}, "features": sent}
+    read = protocol.GenerateRequest.model_validate(body).features
+    assert [(each.offset, each.length) for each in read.mm_placeholders["image"]] == [(2, 2), (6, 4)]
+    assert read.mm_hashes == {"image": ["a", "b"]}
+    for part, picture in zip(features.mm_kwargs_from_features(read)["image"], pictures, strict=True):
+        found = part.get_data()
+        assert torch.equal(found["pixel_values"], picture.patches)
+        assert found["image_grid_thw"].tolist() == list(picture.grid)
+
+
+@pytest.mark.vllm
+@pytest.mark.filterwarnings("ignore")
 def test_vllm_sees_the_pictures_that_the_learner_sees(tmp_path, monkeypatch):
     pytest.importorskip("torchvision")  # vLLM's processors of pictures need it
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     seeing = tiny_vision_model("0.8m", word_tokenizer(["push the box up down left right"]), context=512)
     save_model(tmp_path, seeing)
-    options = {"enforce_eager": True, "max_num_seqs": 16}
-    engine = VllmEngine(tmp_path, dtype=torch.float32, options=options)
+    options = serve_options(
+        {"max_num_seqs": 16}, dtype=torch.float32, device="cpu", mm_device_do_normalize=False
+    )
+    process = VllmProcess(tmp_path, options)
+    sender = FileSender("", after=METHOD)
+    engine = ServerEngine([process.url], seeing.model, dtype=torch.float32, sender=sender, process=process)
+    engine.adopt()
     *requests, text = requests_of(seeing)
     for version in range(2):
         generations = engine.generate(requests)
@@ -127,6 +160,7 @@ def test_vllm_sees_the_pictures_that_the_learner_sees(tmp_path, monkeypatch):
             for weight in seeing.model.parameters():
                 weight.mul_(1.1)
         engine.sync(seeing.model.named_parameters(), version + 1)
+    engine.close()
 
 
 def test_a_picture_decides_what_is_said(tiny):
@@ -241,12 +275,6 @@ def test_pictures_need_a_reader_and_a_place():
     with pytest.raises(UsageError, match=r"unknown pictures .*choose one of none, beside, alone"):
         replace(prompting, pictures="inside")
     envs.close()
-
-
-def test_pictures_are_refused_where_they_are_not_sampled():
-    config = TINY.config("istar", VISUAL, model="tiny-vl:0.1m", seed=0)
-    with pytest.raises(UsageError, match="pictures are sampled in the learner's process"):
-        TrainingSetup.open(resolve(override(config, {"rollout.engine": "server"})))
 
 
 def test_a_rank_without_a_picture_reads_one_where_another_has_some(tiny):

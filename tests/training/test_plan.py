@@ -154,7 +154,7 @@ def test_an_adapter_is_counted_where_it_goes(size):
     adapter = 2 * size.adapter(16)
     assert plan.always["engine"] == 2 * size.parameters + adapter
     plan = plan_memory(size, resolve(config(**changes | {"rollout__engine": "vllm"}), H100, size))
-    assert plan.sync["new weights"] == adapter
+    assert (plan.sync["new weights"], plan.main["new weights"]) == (0, adapter)
 
 
 def test_a_reward_model_is_counted(size):

@@ -1,11 +1,9 @@
 """The engine over `vllm serve` processes, on stubs that draw real tokens: where requests go, what is lost."""
 
 import copy
-import sys
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Thread
-from types import ModuleType
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ from agentgym.errors import UsageError
 from agentgym.history.run import read_metrics
 from agentgym.inference.engines import GenerationRequest, Sampling, vllm_server
 from agentgym.inference.engines.server import ServerEngine
-from agentgym.inference.engines.server_weights import FileSender, NcclSender
+from agentgym.inference.engines.server_weights import FileSender
 from agentgym.inference.engines.sync_check import CanaryError
 from agentgym.inference.engines.vllm_server import VllmServer
 from agentgym.inference.models.language_model import load_model, save_model
@@ -30,7 +28,7 @@ from agentgym.training.run import start
 from tests.training.batches import OBJECTIVES, some_batch, some_rows
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, prompt
-from tests.training.stub_vllm_server import StubServer, serving, serving_vllm, with_own_head
+from tests.training.stub_vllm_server import StubServer, serving
 from tests.waiting import PATIENCE, wait_until
 
 VERSION = 3
@@ -125,7 +123,7 @@ def test_weights_come_by_files_which_do_not_stay(servers, learner, tmp_path):
         paths = [path for path, _ in server.asked]
         assert paths == [
             "/pause", "/collective_rpc", "/reset_prefix_cache", "/update_weight_version", "/resume",
-            "/inference/v1/generate",
+            "/inference/v1/generate", "/weight_checker",
         ]  # fmt: skip
     assert list((tmp_path / "shared").iterdir()) == []
 
@@ -321,13 +319,23 @@ def test_other_things_are_refused(servers, learner, directory):
         opened(servers, larger)
     with pytest.raises(UsageError, match=r"give addresses such as http://localhost:8000"):
         VllmServer("localhost:8000")
-    with pytest.raises(UsageError, match=r"set rollout\.servers"):
-        opened([], learner)
     with pytest.raises(UsageError, match="draws at temperature"):
         opened(servers, learner).submit(replace(asked(learner), sampling=Sampling(temperature=0.001)))
     plain = TrainConfig(algorithm="grpo", env_id="agentgym/EZPoints-v0")
-    with pytest.raises(UsageError, match=r"need rollout\.engine=server"):
-        override(plain, {"rollout.servers": ["http://localhost:1"]})
+    for changes, line in (
+        ({"rollout.servers": ["http://localhost:1"]}, r"need rollout\.engine=vllm"),
+        ({"rollout.engine": "server"}, r"'server' is now 'vllm', with rollout\.servers"),
+        (
+            {"rollout.engine": "vllm", "rollout.weight_transfer": "nccl"},
+            "two processes on one device: leave out",
+        ),
+        (
+            {"rollout.engine": "vllm", "rollout.servers": ["http://l:1"], "rollout.vllm_sleep": 1},
+            "of vLLM's own",
+        ),
+    ):
+        with pytest.raises(UsageError, match=line):
+            override(plain, changes)
 
 
 def test_the_first_of_several_ranks_sends(servers, learner, tmp_path, monkeypatch):
@@ -361,7 +369,7 @@ def run_of(tmp_path, size, **changes):
         "rollout.tasks": 2,
         "rollout.group_size": 2,
         "rollout.num_envs": 4,
-        "rollout.engine": "server",
+        "rollout.engine": "vllm",
         "evaluation.every": 0,
         "learner.learning_rate": 1e-2,
     }
@@ -389,78 +397,3 @@ def test_a_run_samples_from_servers(tmp_path, changes):
         assert all(server.generations() for server in servers)
     check_run(tmp_path / "run", 2)
     assert {server.labels[-1] for server in servers} == {"2"}
-
-
-@pytest.mark.vllm
-def test_a_run_samples_from_vllm_serve(tmp_path):
-    config, made = run_of(tmp_path, "0.8m", iterations=3, **ASYNCHRONOUS)
-    save_model(tmp_path / "model", with_own_head(made))
-    with serving_vllm(tmp_path / "model") as url:
-        changes = {"rollout.servers": [url], "model": str(tmp_path / "model"), "learner.dtype": "float32"}
-        changes |= {"prompting.choice": "constrained"}
-        assert start(override(config, changes), tmp_path / "run", logs=["jsonl"]).end == "finished"
-    check_run(tmp_path / "run", 3)
-
-
-# ---- vLLM's own transfer ---------------------------------------------------------------------------
-
-
-class Trainer:
-    """The sender's half of vLLM's transfer, as far as it asks servers."""
-
-    sent: dict = {}  # noqa: RUF012
-
-    @classmethod
-    def trainer_init(cls, info, *, client, source):
-        self = cls()
-        self.info, self.client, self.source = info, client, source
-        client.init_weight_transfer_engine({"rank_offset": 1, "world_size": info.world_size})
-        return self
-
-    def send_weights(self):
-        metas = self.source.metadata()
-        self.client.start_weight_update()
-        self.client.update_weights({"names": [meta.name for meta in metas]})
-        Trainer.sent = dict(self.source)
-        assert [meta.name for meta in metas] == list(Trainer.sent)
-        assert all(meta.shape == tuple(Trainer.sent[meta.name].shape) for meta in metas)
-        self.client.finish_weight_update()
-
-
-@dataclass
-class InitInfo:
-    master_address: str
-    master_port: int
-    world_size: int
-    rank: int
-
-
-@dataclass
-class ParamMeta:
-    name: str
-    dtype: torch.dtype
-    shape: tuple
-
-
-def test_weights_by_vllm_s_own_transfer_go_through_its_phases(servers, learner, monkeypatch):
-    base, nccl = ModuleType("base"), ModuleType("nccl_engine")
-    base.WeightSource, base.ParamMeta = object, ParamMeta
-    nccl.NCCLTrainerInitInfo, nccl.NCCLTrainerWeightTransferEngine = InitInfo, Trainer
-    for name in ("vllm", "vllm.distributed", "vllm.distributed.weight_transfer"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
-    monkeypatch.setitem(sys.modules, "vllm.distributed.weight_transfer.base", base)
-    monkeypatch.setitem(sys.modules, "vllm.distributed.weight_transfer.nccl_engine", nccl)
-    found = [VllmServer(server.url) for server in servers]
-    engine = ServerEngine([server.url for server in servers], learner, dtype=torch.float32)
-    sender = NcclSender()
-    for version in range(2):
-        sender.send(found, engine._to_all, changed(learner, 1 + version))
-        assert all(torch.equal(Trainer.sent[n], w * (1 + version)) for n, w in learner.named_parameters())
-    for place, server in enumerate(servers):
-        paths = [path for path, _ in server.asked[-7:]]
-        update = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
-        assert paths == ["/init_weight_transfer_engine", *update, *update]
-        (joined,) = [body for path, body in server.asked if path == "/init_weight_transfer_engine"]
-        assert joined["init_info"] == {"rank_offset": 1 + 2 * place, "world_size": 5}
-    sender.send(found[:1], engine._to_all, changed(learner))  # one is lost: the others join anew
-    assert servers[0].asked[-4][1]["init_info"]["world_size"] == 3

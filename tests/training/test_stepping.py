@@ -13,10 +13,7 @@ from agentgym.inference.engines import GenerationRequest, Sampling
 from agentgym.inference.engines.hf import HfEngine
 from agentgym.inference.engines.responses import SampledResponse
 from agentgym.inference.engines.stepping import SteppingEngine
-from agentgym.inference.engines.vllm import VllmEngine
-from agentgym.inference.models.language_model import save_model
 from agentgym.inference.models.tiny import tiny_model, word_tokenizer
-from tests.training import stand_in_vllm
 from tests.training.conftest import TEXTS
 from tests.training.plain import close, forward_logprobs, mixed_requests, prompt
 from tests.waiting import PATIENCE, wait_until
@@ -270,23 +267,13 @@ class PausingHf(Pausing, HfEngine):
     pass
 
 
-class PausingVllm(Pausing, VllmEngine):
-    pass
-
-
-@pytest.mark.parametrize("kind", ["hf", "vllm"])
-def test_tokens_say_which_weights_drew_them(tiny, tmp_path, monkeypatch, kind):
+def test_tokens_say_which_weights_drew_them(tiny):
     other = tiny_model("0.8m", word_tokenizer(TEXTS), context=128, seed=4).model
     requests = [
         GenerationRequest(prompt(len(tiny.tokenizer), 20, seed), None, Sampling(max_tokens=30), seed)
         for seed in range(3)
     ]
-    if kind == "hf":
-        engine = PausingHf(tiny_model("0.8m", word_tokenizer(TEXTS), context=128, seed=3).model)
-    else:
-        stand_in_vllm.install(monkeypatch)
-        save_model(tmp_path, tiny)
-        engine = PausingVllm(tmp_path, dtype=torch.float32)
+    engine = PausingHf(tiny_model("0.8m", word_tokenizer(TEXTS), context=128, seed=3).model)
     engine.start(updates_in_flight=True)
     engine.hold(12)
     futures = [engine.submit(each) for each in requests]

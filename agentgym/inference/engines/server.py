@@ -19,18 +19,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from agentgym.core.rng import TurnRng
 from agentgym.errors import UsageError
 from agentgym.inference.engines.responses import SampledResponse
 from agentgym.inference.engines.server_weights import FileSender, WeightSender
 from agentgym.inference.engines.stepping import SteppingEngine
 from agentgym.inference.engines.sync_check import CanaryError, SyncCheck
 from agentgym.inference.engines.types import Generation, GenerationRequest
-from agentgym.inference.engines.vllm import WHOLE, begun, next_tokens
+from agentgym.inference.engines.vllm_process import VllmProcess
 from agentgym.inference.engines.vllm_server import (
     ServerAbsentError,
     ServerFailedError,
     ServerLostError,
     VllmServer,
+    picture_features,
     read_sample,
 )
 from agentgym.inference.engines.weights import matched
@@ -41,6 +43,12 @@ HOMES = 16_384
 
 MAX_LOST = 2
 """Most servers that may fail while they sample one response: after more, the response itself is at fault."""
+
+COLDEST = 0.01
+"""Lowest temperature above 0 that vLLM does not raise."""
+
+WHOLE = {"top_p": 1.0, "top_k": -1, "logprobs": 0, "ignore_eos": True}
+"""Parameters of vLLM that leave the distribution as it is."""
 
 _WAIT = 0.005
 """Seconds that a step waits for an answer before it checks for new requests."""
@@ -68,16 +76,17 @@ class ServerEngine(SteppingEngine):
         sender: WeightSender | None = None,
         first: bool = True,
         agree: Callable[[str], str] = str,
+        sleep_level: int = 0,
+        process: VllmProcess | None = None,
     ):
         """Look at the servers; nothing is sampled before the first sync. Only the form of ``model`` counts.
 
-        ``tolerance`` is as `VllmEngine`'s; with ``seeds`` each request draws by its own; without ``sender``
-        weights go by files on this machine; ``first`` is the rank that sends, and ``agree`` waits for all
-        ranks.
+        ``tolerance`` is as `SyncCheck`'s; with ``seeds`` each request draws by its own; without ``sender``
+        weights go by files on this machine; ``first``: whether this rank sends to these servers, and
+        ``agree`` waits for all ranks; ``sleep_level``: what `rest` frees, 0 nothing, 1 the cache (weights
+        move to main memory), 2 both; ``process``: a server that `close` ends.
         """
         super().__init__(version)
-        if not servers:
-            raise UsageError("the engine 'server' needs servers: set rollout.servers to their addresses")
         form = copy.deepcopy(model)
         self._sync_check = SyncCheck(form, tolerance=tolerance, dtype=dtype, adapter=adapter)
         vocabulary = int(model.config.get_text_config().vocab_size)
@@ -91,9 +100,10 @@ class ServerEngine(SteppingEngine):
                 f"--max-model-len {needed}"
             )
         self._context_length = contexts[shortest]
-        self._dtype, self._seeds = dtype, seeds
+        self._dtype, self._seeds, self._adapter = dtype, seeds, adapter
         self._sender = sender or FileSender("", adapter)
         self._first, self._agree, self._whole = first, agree, False
+        self._sleep_level, self._asleep, self._process = sleep_level, False, process
         self._lock = Lock()
         """Guards the servers and where episodes are at home."""
         self._homes: OrderedDict[int, VllmServer] = OrderedDict()
@@ -107,13 +117,29 @@ class ServerEngine(SteppingEngine):
         """Most tokens that a prompt and its response may have together."""
         return self._context_length
 
+    def adopt(self) -> None:
+        """Sample from the weights that the servers were started with."""
+        self._to_all("/update_weight_version", {"new_version": str(self._version)})
+        self._whole = True
+
+    def rest(self) -> None:
+        """Free the servers' memory until the next sync, as far as they were started to sleep."""
+        if self._sleep_level:
+            with self._paused():
+                self._whole, self._asleep = False, True
+                if self._first:
+                    self._to_all(f"/sleep?level={self._sleep_level}")
+
+    def close(self) -> None:
+        """End the server that was started for this engine."""
+        if self._process is not None:
+            self._process.close()
+
     # ---- responses -------------------------------------------------------------------------
 
     def _begin(self, request: GenerationRequest) -> SampledResponse:
         if not self._whole:
             raise UsageError("the servers' weights are not known: sync first, or again where it failed")
-        if request.shown is not None:
-            raise UsageError("pictures do not go to servers: set rollout.engine to 'vllm' or 'hf'")
         return begun(request, self.context_length)
 
     def _generate(self, responses: list[SampledResponse]) -> list[Generation]:
@@ -159,31 +185,32 @@ class ServerEngine(SteppingEngine):
 
     def _fetch(self, response: SampledResponse, version: int) -> None:
         """Queue an answer or its error for the next step; the weights are of ``version`` or newer."""
-        ids = [*response.request.prompt_ids, *response.ids]
-        sampling = WHOLE | next_tokens(response, seeds=self._seeds)
         answer: Any = None
         lost = 0
         while answer is None:
             try:
-                answer = self._answer(response.request.episode, ids, sampling, version)
+                answer = self._answer(response, version)
             except ServerLostError as error:  # the loop tries another server
                 lost += not isinstance(error, ServerAbsentError)
                 if lost >= MAX_LOST:
                     answer = UsageError(
                         f"{lost} servers were lost while they drew the same response, to a prompt of "
-                        f"{len(ids):,} tokens; the last one: {error}: see the servers' logs, and --resume "
-                        "the run"
+                        f"{len(response.request.prompt_ids):,} tokens; the last one: {error}: see the "
+                        "servers' logs, and --resume the run"
                     )
             except Exception as error:  # noqa: BLE001 (the step raises it)
                 answer = error
         self._answers.put((response, answer))
 
-    def _answer(
-        self, episode: int, ids: list[int], sampling: dict[str, Any], version: int
-    ) -> tuple[list[int], list[float], list[int]]:
-        server = self._home(episode)
+    def _answer(self, response: SampledResponse, version: int) -> tuple[list[int], list[float], list[int]]:
+        request = response.request
+        ids = [*request.prompt_ids, *response.ids]
+        sampling = WHOLE | next_tokens(response, seeds=self._seeds)
+        shown = None if request.shown is None else picture_features(request.shown)
+        server = self._home(request.episode)
         try:
-            drawn, logprobs, names = read_sample(server.generate(ids, sampling, session=str(episode)))
+            answer = server.generate(ids, sampling, session=str(request.episode), features=shown)
+            drawn, logprobs, names = read_sample(answer)
             versions = [int(name) if name.isdecimal() else -1 for name in names]
             if min(versions) < version:
                 raise ServerLostError(
@@ -260,24 +287,63 @@ class ServerEngine(SteppingEngine):
 
     def _send(self, weights: Mapping[str, Tensor], version: int) -> None:
         try:
+            if self._asleep:
+                self._to_all("/wake_up?tags=weights")
             self._to_all("/pause?mode=keep")
             try:
                 self._sender.send(self._servers, self._to_all, weights)
                 self._to_all("/reset_prefix_cache?reset_running_requests=true")
                 self._to_all("/update_weight_version", {"new_version": str(version)})
+                if self._asleep:
+                    self._to_all("/wake_up?tags=kv_cache")
+                    self._asleep = False
             finally:
                 self._to_all("/resume")
-            for server in self._servers:
-                self._check(server, weights)
+            self._check(weights)
         except ServerLostError as error:
             raise UsageError(f"weights did not come to all servers: {error}") from error
 
-    def _check(self, server: VllmServer, weights: Mapping[str, Tensor]) -> None:
+    def _check(self, weights: Mapping[str, Tensor]) -> None:
+        """Compare log-probabilities of each server and, at its first syncs, checksums."""
         ids = list(self._sync_check.ids)
         sampling = WHOLE | {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
-        places = server.generate(ids, sampling)["prompt_logprobs"][1:]
-        measured = [float(place[str(token)]["logprob"]) for place, token in zip(places, ids[1:], strict=True)]
-        try:
-            self._sync_check.check(weights, measured, engine=server.url)
-        except CanaryError as error:
-            raise CanaryError(f"{server.url}: {error}") from error
+        for server in self._servers:
+            places = server.generate(ids, sampling)["prompt_logprobs"][1:]
+            measured = [
+                float(place[str(token)]["logprob"]) for place, token in zip(places, ids[1:], strict=True)
+            ]
+            try:
+                self._sync_check.check(weights, measured, engine=server.url)
+                if self._adapter is None and self._sync_check.wants_sums(server.url):
+                    found = server.ask("/weight_checker", {"action": "checksum"})["checksums"]
+                    self._sync_check.check_sums(weights, found, engine=server.url)
+            except CanaryError as error:
+                raise CanaryError(f"{server.url}: {error}") from error
+
+
+def begun(request: GenerationRequest, context_length: int) -> SampledResponse:
+    """Begin a response; `UsageError` as `SampledResponse.to`, and for temperatures that vLLM would change."""
+    if 0 < request.sampling.temperature < COLDEST:
+        raise UsageError(
+            f"vLLM draws at temperature {COLDEST} instead of {request.sampling.temperature}: use 0, "
+            f"or at least {COLDEST}"
+        )
+    return SampledResponse.to(request, context_length)
+
+
+def next_tokens(response: SampledResponse, *, seeds: bool) -> dict[str, Any]:
+    """Return vLLM's parameters of the next sample: the rest of a response, or a token of a choice."""
+    sampling, trie = response.request.sampling, response.request.allowed
+    # vLLM's generators take 63 bits; each token of a choice is a request with a seed of its own
+    seed = TurnRng(response.request.seed, len(response.ids)).below(1 << 63) if seeds else None
+    if trie is not None:
+        allowed = list(trie.allowed(response.node))
+        return {
+            "temperature": sampling.temperature, "seed": seed, "max_tokens": 1, "allowed_token_ids": allowed
+        }  # fmt: skip
+    return {
+        "temperature": sampling.temperature,
+        "seed": seed,
+        "max_tokens": response.limit - len(response.ids),
+        "stop_token_ids": list(sampling.stop_ids),
+    }

@@ -20,6 +20,9 @@ from agentgym.inference.models.lora import Adapter
 from agentgym.io.files import writing
 from agentgym.io.optional import load
 
+SHARED = Path("/dev/shm")
+"""File system in main memory, where there is one."""
+
 ToAll = Callable[[str, Any], None]
 """Function that posts a body to a path of every server, side by side."""
 
@@ -40,13 +43,17 @@ class FileSender:
 
     device = "cpu"
 
-    def __init__(self, folder: str, adapter: Adapter | None = None):
-        """Name the folder, under the same path for learner and servers; without, each sync makes its own."""
-        self._folder, self._adapter, self._name = folder, adapter, ""
+    def __init__(self, folder: str, adapter: Adapter | None = None, *, after: str = ""):
+        """Name the folder, under the same path for learner and servers; without, each sync makes its own.
+
+        ``after``: method of vLLM's workers to call once they have loaded weights.
+        """
+        self._folder, self._adapter, self._name, self._after = folder, adapter, "", after
 
     def send(self, servers: Sequence[VllmServer], to_all: ToAll, weights: Mapping[str, Tensor]) -> None:
         """Write the weights, have them loaded, and delete them."""
-        place = Path(self._folder or mkdtemp(prefix="agentgym-")) / "agentgym-weights"
+        size = sum(weight.numel() * weight.element_size() for weight in weights.values())
+        place = Path(self._folder or _temporary(size)) / "agentgym-weights"
         try:
             with writing(place):
                 place.mkdir(parents=True, exist_ok=True)
@@ -60,6 +67,8 @@ class FileSender:
             else:
                 kwargs = {"weights_path": str(place)}
                 to_all("/collective_rpc", {"method": "reload_weights", "kwargs": kwargs})
+                if self._after:
+                    to_all("/collective_rpc", {"method": self._after})
         except ServerFailedError as error:
             raise UsageError(
                 f"{error}: its model must be the learner's, and {place} be seen there; else set "
@@ -77,6 +86,12 @@ class FileSender:
         self._name = name
         for server in servers:
             server.adapter = name
+
+
+def _temporary(size: int) -> str:
+    """Make a temporary folder, in shared memory if this many bytes fit there twice."""
+    shared = SHARED.is_dir() and shutil.disk_usage(SHARED).free > 2 * size
+    return mkdtemp(prefix="agentgym-", dir=SHARED if shared else None)
 
 
 class NcclSender:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from hashlib import sha256
 
 import torch
 from torch import Tensor
@@ -32,6 +33,13 @@ of SmolLM2-135M where that of `transformers` was off by 0.05 to 0.11 from float3
 
 MOVED = 1e-3
 """Mean change of the learner's log-probabilities that an engine's cannot stay the same under, to the bit."""
+
+
+SYNCS = 3
+"""First syncs of an engine at which checksums are compared: hashing 14 GiB at each would take seconds."""
+
+_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+"""Layers that vLLM makes of several."""
 
 
 class CanaryError(UsageError):
@@ -58,6 +66,8 @@ class SyncCheck:
         self._dtype = dtype
         self._last: dict[str, tuple[list[float], list[float]]] = {}
         """Log-probabilities of learner and engine when the engine's last changed, by its name."""
+        self._sums: dict[str, tuple[int, set[str]]] = {}
+        """Number of compared checksums of an engine, and the parameters that were equal at the first."""
         if adapter is not None:
             adapter.add_to(model)
         if tolerance is None:
@@ -134,6 +144,44 @@ class SyncCheck:
                 "use the engine 'hf' for this model"
             )
         return off
+
+    def wants_sums(self, engine: str) -> bool:
+        """Return whether an engine's checksums are to be compared at this sync."""
+        return self._sums.get(engine, (0, set()))[0] < SYNCS
+
+    def check_sums(self, weights: Mapping[str, Tensor], found: Mapping[str, str], *, engine: str) -> None:
+        """Compare the sha256 of an engine's parameters with those of the weights that it was sent.
+
+        ``found``: by name after a prefix of the worker, as vLLM gives them. Only parameters that were equal
+        at the engine's first sync are compared: others are packed, padded or cut there. `CanaryError` where
+        one differs later.
+        """
+        own = checksums(weights)
+        equal = {name for name, sum in found.items() if own.get(name.rpartition(":")[2]) == sum}
+        number, known = self._sums.get(engine, (0, equal))
+        if changed := sorted(known - equal):
+            raise CanaryError(
+                f"after the sync {len(changed)} of {len(known)} parameters of the engine, such as "
+                f"{changed[0]}, are not to the bit what it was sent; use the engine 'hf' for this model"
+            )
+        self._sums[engine] = number + 1, known
+
+
+def checksums(weights: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the sha256 of each tensor's bytes by name, and of those that vLLM makes of several."""
+    found = dict(weights)
+    for name in weights:
+        layer, _, last = name.rpartition(".")
+        path, _, kind = layer.rpartition(".")
+        for fused, parts in _FUSED.items():
+            names = [f"{path}.{part}.{last}" for part in parts]
+            if kind == parts[0] and all(each in weights for each in names):
+                found[f"{path}.{fused}.{last}"] = torch.cat([weights[each] for each in names])
+    return {name: _digest(tensor) for name, tensor in found.items()}
+
+
+def _digest(tensor: Tensor) -> str:
+    return sha256(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
 def _distance(one: Sequence[float], other: Sequence[float]) -> float:

@@ -12,7 +12,11 @@ from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
+import torch
+
 from agentgym.errors import UsageError
+from agentgym.inference.models.pictures import PicturePrompt
+from agentgym.io.optional import load
 
 TIMEOUT = 3600.0
 """Longest time to an answer, in seconds: requests wait while weights arrive."""
@@ -76,12 +80,15 @@ class VllmServer:
             raise UsageError(f"{self.url} reports log-probabilities of another distribution: {_START}")
         return int(model["max_model_len"])
 
-    def generate(self, ids: list[int], sampling: dict[str, Any], *, session: str = "") -> dict[str, Any]:
+    def generate(
+        self, ids: list[int], sampling: dict[str, Any], *, session: str = "", features: Any = None
+    ) -> dict[str, Any]:
         """Continue one prompt; ``session`` keeps an episode at one of a server's data-parallel engines.
 
-        ``sampling``: fields of vLLM's ``SamplingParams``.
+        ``sampling``: fields of vLLM's ``SamplingParams``; ``features``: of `picture_features`.
         """
-        body = {"token_ids": ids, "sampling_params": sampling | {"detokenize": False}}
+        body: dict[str, Any] = {"token_ids": ids, "sampling_params": sampling | {"detokenize": False}}
+        body |= {"features": features} if features else {}
         body |= {"model": self.adapter} if self.adapter else {}
         answer: dict[str, Any] = self.ask("/inference/v1/generate", body, session=session)
         return answer
@@ -170,3 +177,26 @@ def read_sample(answer: dict[str, Any]) -> tuple[list[int], list[float], list[st
     if not len(ids) == len(logprobs) == len(versions):
         raise UsageError("a server does not say which weights drew a token: vLLM must be 0.32 or later")
     return ids, logprobs, versions
+
+
+def picture_features(shown: PicturePrompt) -> dict[str, Any]:
+    """Return a prompt's pictures as vLLM's requests take them: as patches, cut as for the learner."""
+    purpose = "sending pictures to vLLM"
+    parts = load("vllm.multimodal.inputs", "vllm", purpose)
+    serde = load("vllm.entrypoints.scale_out.token_in_token_out.mm_serde", "vllm", purpose)
+    grids = torch.tensor([picture.grid for picture in shown.pictures])
+    values = {
+        "pixel_values": torch.cat([picture.patches for picture in shown.pictures]),
+        "image_grid_thw": grids,
+    }
+    fields = {
+        "pixel_values": parts.MultiModalFieldConfig.flat_from_sizes("image", grids.prod(-1)),
+        "image_grid_thw": parts.MultiModalFieldConfig.batched("image", keep_on_cpu=True),
+    }
+    items = parts.MultiModalKwargsItems.from_hf_inputs(values, fields)["image"]
+    places = zip(shown.starts, shown.pictures, strict=True)
+    return {
+        "mm_hashes": {"image": [picture.sha256 for picture in shown.pictures]},
+        "mm_placeholders": {"image": [{"offset": int(at), "length": each.tokens} for at, each in places]},
+        "kwargs_data": {"image": [serde.encode_mm_kwargs_item(item) for item in items]},
+    }

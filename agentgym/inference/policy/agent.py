@@ -13,7 +13,8 @@ from agentgym.agents.metadata import AgentMetadata, Model
 from agentgym.core.options import check_choice
 from agentgym.errors import UsageError
 from agentgym.inference.engines.hf import HfEngine
-from agentgym.inference.engines.vllm import VllmEngine
+from agentgym.inference.engines.server import ServerEngine
+from agentgym.inference.engines.standalone import serve_model
 from agentgym.inference.models.language_model import (
     LanguageModel,
     load_model,
@@ -84,7 +85,7 @@ def make_model_agent(
         template_file: a whole prompt in place of wording and answer.
         dtype: of the weights: float32 or bfloat16.
         device: where the model runs; None for the accelerator where there is one, else the processor.
-        engine: what samples: hf, the engine over transformers, or vllm.
+        engine: what samples: hf, the engine over transformers, or vllm, which is started.
         rerank: a saved reward model, named like ``path``, which chooses among several responses a step.
         candidates: how many responses those are (default: 4).
 
@@ -220,9 +221,8 @@ def _opened(
 @lru_cache(maxsize=1)
 def _served(
     directory: Path, stamp: tuple[tuple[str, int, int], ...], dtype: str, context_length: int
-) -> tuple[LanguageModel, VllmEngine]:
+) -> tuple[LanguageModel, ServerEngine]:
     """Start vLLM once for all environments of a suite; its model's weights are in vLLM alone."""
     refuse_rounding(directory, _DTYPES[dtype])
     model = open_directory(directory, dtype=_DTYPES[dtype])
-    options = {} if torch.cuda.is_available() else {"enforce_eager": True}
-    return model, VllmEngine.of(model, dtype=_DTYPES[dtype], context_length=context_length, options=options)
+    return model, serve_model(model, directory, _DTYPES[dtype], context_length=context_length)

@@ -105,6 +105,15 @@ class Ranks:
         """Whether this process writes and prints what all have in common."""
         return self.rank == 0
 
+    @property
+    def here(self) -> tuple[int, int, int]:
+        """Number of this machine, this process's place there and the number of the run's processes there."""
+        if self.size == 1:
+            return 0, 0, 1
+        names = ("GROUP_RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        machine, place, number = (os.environ.get(name) for name in names)
+        return int(machine or 0), int(place or self.rank), int(number or self.size)
+
     # ---- dividing work ------------------------------------------------------------------------
 
     def share(self, items: Sequence[_T]) -> list[_T]:

@@ -31,6 +31,9 @@ HEAD_COPIES = 5
 """Number of tensors of a chunk's logits that exist at once in the head's backward pass, in float32."""
 
 
+ASLEEP = 2 << 30
+"""Bytes of a device that a sleeping vLLM keeps, for its context and graphs: an assumption, not measured."""
+
 GAPS = "allocator's gaps"
 """Memory that glibc's allocator leaves unused on a CPU: about half of the fullest phase, with an adapter as
 much as the phase (benchmarks/plan.md)."""
@@ -231,17 +234,17 @@ def plan_memory(
     # the critic's gradients and moments come later, weights that wait in main memory are not the device's
     read = always["weights"] + always["reference"] + held * critic // ranks + always["reward model"]
     overlaps = rollout.plays_ahead
-    copies = overlaps or shards or learner.compile or rollout.engine == "server"
-    adapter = number * (0 if rank is None else trained)
     vllm = rollout.engine == "vllm"
-    sleeps = vllm and rollout.vllm_sleep > 0 and not overlaps
+    copies = overlaps or shards or learner.compile or vllm
+    adapter = number * (0 if rank is None else trained)
+    sleeps = vllm and bool(rollout.vllm_sleep)
     used, sampling = _engine(size, config, number, adapter if copies else None, device_memory)
     (sampling if sleeps else always)["engine"] = used
-    cache = max(used - number * size.parameters, 0) // max(size.cached(number), 1) if vllm else 0
-    update = _update(size, config, number, shards=shards)
+    cache = max(used - number * size.parameters, 0) // max(size.cached(number), 1) if vllm and used else 0
+    update = _update(size, config, number, shards=shards) | {"sleeping engine": ASLEEP if sleeps else 0}
     # each rank first reads the head in float32 for a check of the model, and then its part of the weights
     start = used + max(read, EXACT * size.outside) + BLOCK
-    held_at_once = vllm or (rollout.engine == "server" and rollout.weight_transfer == "nccl")
+    held_at_once = vllm and (rollout.weight_transfer == "nccl" or config.device == "cpu")
     sync = {
         "a whole tensor": EXACT * size.vocabulary * size.hidden if copies else 0,
         "new weights": (adapter or number * size.parameters) if copies and held_at_once else 0,
@@ -254,6 +257,7 @@ def plan_memory(
     main = {
         "offloaded": offloaded // ranks if away else 0,
         "sleeping engine": number * size.parameters if sleeps and rollout.vllm_sleep == 1 else 0,
+        "new weights": (adapter or number * size.parameters) if vllm and not held_at_once else 0,
     }
     return MemoryPlan(always, sampling, update, sync, start, overlaps, main, cache)
 
@@ -267,9 +271,8 @@ def _engine(
     """
     rollout = config.rollout
     if rollout.engine == "vllm":
-        return int(rollout.vllm_memory * device_memory) or number * size.parameters, {}
-    if rollout.engine == "server":  # the engine is on other devices
-        return 0, {}
+        shared = int(rollout.vllm_memory * device_memory) or number * size.parameters
+        return 0 if rollout.apart else shared, {}
     tokens = min(BATCH_TOKENS, rollout.num_envs * _row(config))
     return 0 if adapter is None else number * size.parameters + adapter, {
         "key-value cache": tokens * size.cached(number),

@@ -22,6 +22,7 @@ from agentgym.inference.models.tiny_names import tiny_size
 from agentgym.inference.policy.saved import default_prompting
 from agentgym.io.hub import model_directory, pinned
 from agentgym.io.optional import source_sha256
+from agentgym.training.collect.config import EngineName, RolloutConfig
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.machine.memory import ModelSize, plan_memory
 
@@ -116,13 +117,24 @@ def _pinned(model: str) -> str:
     return pinned(model) if model and tiny_size(model) is None else model
 
 
-def auto_engine(machine: Machine, size: ModelSize | None) -> Literal["hf", "vllm"]:
+def auto_engine(machine: Machine, size: ModelSize | None) -> EngineName:
     """Return the faster engine of a model: vLLM where it is installed, on a GPU, for a model worth its start.
 
     ``size``: of the model; None for a tiny one.
     """
     large = size is not None and size.parameters >= VLLM_MIN_PARAMETERS
     return "vllm" if machine.device == "cuda" and machine.has_vllm and large else "hf"
+
+
+def _pace(rollout: RolloutConfig, engine: EngineName, *, gpu: bool) -> dict[str, Any]:
+    """Return whether episodes go at their own pace, and how vLLM sleeps, where this is left open."""
+    allowed = rollout.overlap or not rollout.max_staleness
+    shares = engine == "vllm" and not rollout.apart and not rollout.plays_ahead
+    own, level = rollout.asynchronous, rollout.vllm_sleep
+    return {
+        "asynchronous": gpu and allowed if own is None else own,
+        "vllm_sleep": int(gpu and shares) if level is None else level,
+    }
 
 
 def resolve(
@@ -148,6 +160,7 @@ def resolve(
     chosen = config.learner.settled(
         machine.device, exact_engine=engine == "hf", weighted=True, temperature=prompting.temperature
     )
+    rollout = replace(rollout, sampler_sha256=digest)
     values: dict[str, Any] = {entry.name: getattr(config, entry.name) for entry in fields(config)}
     reward_model = replace(config.reward_settings, model=_pinned(config.reward_settings.model))
     values |= {
@@ -157,7 +170,7 @@ def resolve(
         # offloading, whose optimiser steps in main memory
         "threads": max(config.threads, machine.cores if gpu and chosen.offload else 1),
         "objective": with_source(config.loss),
-        "rollout": replace(rollout, engine=engine, num_envs=num_envs, sampler_sha256=digest),
+        "rollout": replace(rollout, engine=engine, num_envs=num_envs, **_pace(rollout, engine, gpu=gpu)),
         "learner": chosen,
         "reward_model": reward_model if config.spec.reward_model else None,
         "prompting": prompting,
@@ -228,9 +241,11 @@ def described(config: ResolvedConfig, machine: Machine) -> list[tuple[str, str]]
     idle = f" ({rollout.num_envs - most} slots idle)" if rollout.num_envs > most else ""
     if rollout.devices:
         ranks = f" {config.devices}{ranks}"
-        idle += f", by vllm serve on devices {rollout.devices}"
+        idle += f", on devices {rollout.devices}"
     if rollout.engine == "vllm":
         idle += f", {config.prompting.context_length:,} tokens each"
+    idle += ", each at its own pace" if rollout.asynchronous else ""
+    idle += f", sleeping in updates (level {rollout.vllm_sleep})" if rollout.vllm_sleep else ""
     shares = " at most, equal packs for all ranks" if machine.ranks > 1 else ""
     again = ", layers computed again for the gradient" if learner.gradient_checkpointing else ""
     return [

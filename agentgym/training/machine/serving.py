@@ -1,40 +1,36 @@
-"""``vllm serve`` on those devices of this machine that do not learn, started and ended with a run."""
+"""``vllm serve`` beside a run's learner: on its devices, or on those of its machine that do not learn."""
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import re
-import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from socket import create_server
-from time import monotonic, sleep
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from agentgym.errors import UsageError
-from agentgym.inference.engines.sync_check import LENGTH
-from agentgym.inference.engines.vllm import lora_options
-from agentgym.inference.engines.vllm_server import FLAGS, LORA_SWITCH, ServerLostError, VllmServer
-from agentgym.inference.models.tiny_names import tiny_size
-from agentgym.io.files import make_folder, writing
-from agentgym.io.hub import model_directory
+from agentgym.inference.engines.vllm_process import VllmProcess, serve_options
+from agentgym.inference.models.language_model import LanguageModel, save_model
 from agentgym.training.config import ResolvedConfig, TrainConfig
 from agentgym.training.learner.distributed import Ranks
-
-START_SECONDS = 1800.0
-"""Longest time to a server's readiness, in seconds."""
 
 LOG = "vllm-serve.log"
 """File for the server's output, in the folder of the run."""
 
-_OF_TORCHRUN = re.compile(
-    r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|GROUP_.*|ROLE_.*|MASTER_.*|TORCHELASTIC_.*|VLLM_ENABLE_V1.*"
-)
+
+@dataclass(frozen=True, slots=True)
+class RolloutServer:
+    """The server that a rank samples from."""
+
+    url: str
+    sends: bool
+    """Whether this rank sends it the weights."""
+    process: VllmProcess | None
+    """Its process, on the rank that started it."""
 
 
 def parse_devices(text: str) -> list[int]:
@@ -75,94 +71,46 @@ def take_devices(config: TrainConfig) -> str:
     return ",".join(names[number] for number in rollout)
 
 
-@contextmanager
-def rollout_servers(
-    config: ResolvedConfig, devices: str, folder: Path, ranks: Ranks
-) -> Iterator[ResolvedConfig]:
-    """Serve the model on devices, if there are any, while in the context; yield the servers' addresses."""
-    with ExitStack() as stack:
-        if devices:
-            url = stack.enter_context(_vllm_serve(config, devices, folder)) if ranks.is_first else ""
-            config = replace(config, rollout=replace(config.rollout, servers=(ranks.from_first(url),)))
-        yield config
+def start_server(
+    config: ResolvedConfig, language_model: LanguageModel, ranks: Ranks, *, devices: str, log: Path | None
+) -> RolloutServer:
+    """Serve the model on devices, by default on the learner's; all ranks call, and one a machine starts.
+
+    ``devices``: of `take_devices`, empty for the learner's own, with a part of the server on each rank's;
+    ``log``: file of the server's output, by default a temporary one.
+    """
+    rollout, adapter, process = config.rollout, config.learner.adapter, None
+    machine, place, size = ranks.here
+    sends = ranks.is_first if devices else place == 0
+    if sends:
+        own: dict[str, Any] = {} if devices else {"gpu_memory_utilization": rollout.vllm_memory}
+        if language_model.pictures is not None:
+            own["mm_device_do_normalize"] = False  # they arrive normalised
+        if rollout.weight_transfer == "nccl":
+            own["weight_transfer_config"] = {"backend": "nccl"}
+        if rollout.vllm_sleep:
+            own["enable_sleep_mode"] = True
+        options = serve_options(
+            rollout.vllm_options,
+            dtype=getattr(torch, config.learner.dtype),
+            device=config.device,
+            context_length=min(config.prompting.context_length, _longest(language_model)),
+            adapter=adapter,
+            devices=len(devices.split(",")) if devices else size,
+            **own,
+        )
+        with ExitStack() as stack:
+            if language_model.weights is None:  # it was made here
+                directory = Path(stack.enter_context(TemporaryDirectory(prefix="agentgym-")))
+                save_model(directory, language_model)
+            else:
+                directory = language_model.weights.directory
+            if log is not None and machine:  # machines may share the folder
+                log = log.with_stem(f"{log.stem}-{machine}")
+            process = VllmProcess(directory, options, devices=devices, log=log)
+    found = dict(ranks.gather([(machine, process.url)] if process is not None else []))
+    return RolloutServer(found[machine if not devices else min(found)], sends, process)
 
 
-def serve_command(config: ResolvedConfig, devices: int, port: int) -> list[str]:
-    """Return the command that serves a run's model on this many devices."""
-    if tiny_size(config.model) is not None:
-        raise UsageError(f"{config.model} is made with the run: to be served, --model must be a directory")
-    options = dict(config.rollout.vllm_options)
-    parallel = int(options.get("tensor_parallel_size", 1))
-    if devices % parallel:
-        raise UsageError(f"{devices} devices cannot be cut into tensor-parallel groups of {parallel}")
-    context = max(config.prompting.context_length, LENGTH + 1)
-    own: dict[str, Any] = {"data_parallel_size": devices // parallel, "max_model_len": context}
-    if config.rollout.weight_transfer == "nccl":
-        own["weight_transfer_config"] = {"backend": "nccl"}
-    if (adapter := config.learner.adapter) is not None:
-        own |= lora_options(adapter) | {"api_server_count": 1}  # several would each hold their own adapters
-    command = [
-        "vllm",
-        "serve",
-        str(model_directory(config.model)),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    command += [*FLAGS.split(), "--dtype", config.learner.dtype]
-    for name, value in (own | options).items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            command.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            command += [f"--{flag}", value if isinstance(value, str) else json.dumps(value)]
-    return command
-
-
-@contextmanager
-def _vllm_serve(config: ResolvedConfig, devices: str, folder: Path) -> Iterator[str]:
-    with create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = serve_command(config, len(devices.split(",")), port)
-    environment = {name: value for name, value in os.environ.items() if not _OF_TORCHRUN.fullmatch(name)}
-    environment |= {"CUDA_VISIBLE_DEVICES": devices, "VLLM_SERVER_DEV_MODE": "1"}
-    environment |= {} if config.learner.lora_rank is None else {LORA_SWITCH: "1"}
-    library = ctypes.CDLL(None)
-    make_folder(folder)
-    log = folder / LOG
-    with writing(log), log.open("wb") as file:
-        try:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-                preexec_fn=lambda: library.prctl(1, signal.SIGTERM),
-            )
-        except FileNotFoundError as error:
-            raise UsageError("there is no command vllm to serve with: pip install vllm") from error
-    try:
-        server = VllmServer(f"http://127.0.0.1:{port}")
-        _wait(server, process, log)
-        yield server.url
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-            os.killpg(process.pid, signal.SIGKILL)  # workers may outlive the server, and hold devices
-
-
-def _wait(server: VllmServer, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return when the server is ready; `UsageError` with its last line where it has ended."""
-    deadline = monotonic() + START_SECONDS
-    while True:
-        with suppress(ServerLostError):
-            server.ask("/health", method="GET")
-            return
-        if process.poll() is not None or monotonic() > deadline:
-            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise UsageError(f"vllm serve did not start: {' '.join(lines[-1:])[:200]} (all of it in {log})")
-        sleep(0.2)
+def _longest(language_model: LanguageModel) -> int:
+    return int(language_model.model.config.get_text_config().max_position_embeddings)
