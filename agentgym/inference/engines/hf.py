@@ -26,6 +26,7 @@ from agentgym.inference.engines.shared_prefix import NAME
 from agentgym.inference.engines.stepping import SteppingEngine
 from agentgym.inference.engines.types import Generation, GenerationRequest
 from agentgym.inference.engines.weights import check_shapes, matched
+from agentgym.inference.models.linear import use_onednn
 from agentgym.inference.models.weights import NamedTensors
 
 BATCH_TOKENS = 131_072
@@ -65,6 +66,7 @@ class HfEngine(SteppingEngine):
         if prompt_cache and prompt_cache < BLOCK:
             raise UsageError(f"prompt_cache is 0 or at least {BLOCK} tokens, got {prompt_cache}")
         super().__init__(version)
+        use_onednn(model)
         self.model = model
         self._config = model.config.get_text_config()
         self._batch_tokens = batch_tokens

@@ -103,21 +103,18 @@ class SharedPrompts:
         device = self.keys[0].device
         self.members, self.places = (torch.tensor(x, device=device) for x in (members, places))
 
-    def meet(self, queries: Tensor, layer: int, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    def meet(self, queries: Tensor, layer: int, scale: float) -> tuple[Tensor, Tensor]:
         """Attend to the prompts.
 
-        ``queries``: (n, key-value heads, k, size). Returns (n, key-value heads, k, size) values weighted by
-        exponentials, (n, key-value heads, k, 1) the exponentials' sums and the products' maxima that were
-        taken off before.
+        ``queries``: (n, key-value heads, k, size). Returns (n, key-value heads, k, size) averages of values,
+        and (n, key-value heads, k, 1) the logarithms of the exponentials' sums.
         """
         keys, values = self.keys[layer], self.values[layer]
         _, heads, k, size = queries.shape
         prompts = len(keys)
         asking = queries[self.members].view(prompts, -1, heads, k, size).transpose(1, 2)
-        scores = (asking.reshape(prompts, heads, -1, size) * scale) @ keys.transpose(2, 3)
-        if self.padding is not None:
-            scores = scores.masked_fill(self.padding[:, None, None], -torch.inf)
-        found = _weighted(scores, values)
+        mask = None if self.padding is None else self.padding[:, None, None]
+        found = _attention(asking.reshape(prompts, heads, -1, size), keys, values, mask, scale)
         return tuple(  # type: ignore[return-value]
             part.view(prompts, heads, -1, k, part.shape[-1])
             .transpose(1, 2)
@@ -149,25 +146,33 @@ def attend_shared(
     kv_heads = key.shape[1]
     scale = settings.get("scaling") or size**-0.5
     queries = query.reshape(n, kv_heads, -1, size)  # queries grouped by their key-value head
-    shared, shared_sum, shared_most = shared_prompts.meet(queries, int(module.layer_idx), scale)  # type: ignore[arg-type]
-    scores = (queries * scale) @ key.transpose(2, 3)
+    shared, shared_sum = shared_prompts.meet(queries, int(module.layer_idx), scale)  # type: ignore[arg-type]
+    hidden = None
     if attention_mask is not None:
         seen = attention_mask.expand(n, heads // kv_heads, width, -1).reshape(n, 1, -1, key.shape[2])
-        scores = scores.masked_fill(~seen, -torch.inf)
-    own, own_sum, own_most = _weighted(scores, value)
-    most = torch.maximum(shared_most, own_most)
-    shared_weight, own_weight = (shared_most - most).exp(), (own_most - most).exp()
-    total = shared_sum * shared_weight + own_sum * own_weight
-    result = (shared * shared_weight + own * own_weight) / total
+        hidden = ~seen
+    own, own_sum = _attention(queries, key, value, hidden, scale)
+    result = torch.lerp(shared, own, (own_sum - shared_sum).sigmoid())
     return result.to(query.dtype).view(n, heads, width, size).transpose(1, 2), None
 
 
-def _weighted(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return values weighted by exponentials of scores, the weights' sums, and the maxima taken off."""
-    scores = scores.float()
+def _attention(
+    queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return averages of values, and logarithms of the exponentials' sums; finite where all is hidden."""
+    if queries.device.type == "cpu" and queries.dtype == torch.float32:
+        bias = None if hidden is None else torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        averages, sums = flash(queries, keys, values, attn_mask=bias, scale=scale)
+        return averages, sums.unsqueeze(-1)
+    scores = ((queries * scale) @ keys.transpose(2, 3)).float()
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, -torch.inf)
     most = scores.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)  # -inf without any key
     weights = scores.sub_(most).exp_()
-    return (weights.to(values.dtype) @ values).float(), weights.sum(-1, keepdim=True), most
+    total = weights.sum(-1, keepdim=True)
+    averages = (weights.to(values.dtype) @ values).float() / total.clamp(min=torch.finfo(torch.float32).tiny)
+    return averages, most + total.log()
 
 
 AttentionInterface.register(NAME, attend_shared)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from agentgym.algos.loss import entropy
+from agentgym.inference.models.linear import linear, matmul
 
 
 class ChunkedHead(torch.autograd.Function):
@@ -40,7 +41,7 @@ class ChunkedHead(torch.autograd.Function):
         log_probs = states.new_empty(len(targets), dtype=dtype)  # a list of parts would fragment the heap
         entropies = torch.empty_like(log_probs)
         for chunk, tokens in ctx.chunks:
-            logits = torch.nn.functional.linear(states[chunk], weight, bias)
+            logits = linear(states[chunk], weight, bias)
             places = sources[tokens] - chunk.start
             if choices is None:
                 distribution = _log_softmax(logits, temperature)
@@ -67,7 +68,7 @@ class ChunkedHead(torch.autograd.Function):
         for chunk, tokens in ctx.chunks:
             places = sources[tokens] - chunk.start
             seeds = [None if gradient is None else gradient[tokens] for gradient in gradients]
-            logits = only if only is not None else torch.nn.functional.linear(states[chunk], weight, bias)
+            logits = only if only is not None else linear(states[chunk], weight, bias)
             if choices is None:
                 distribution = logits if only is not None else _log_softmax(logits, ctx.temperature)
                 of_logits = _gradient(distribution, places, targets[tokens], *seeds)
@@ -77,12 +78,9 @@ class ChunkedHead(torch.autograd.Function):
                     logits, places, targets[tokens], choices[tokens], ctx.temperature, seeds
                 )
             if of_states is not None:
-                of_states[chunk] = of_logits @ weight
+                of_states[chunk] = matmul(of_logits, weight)
             if of_weight is not None:
-                if weight.dtype == exact:
-                    of_weight.addmm_(of_logits.T, states[chunk])
-                else:
-                    of_weight += of_logits.T @ states[chunk]
+                of_weight += matmul(of_logits.T, states[chunk])
             if of_bias is not None:
                 of_bias += of_logits.sum(0)
         if of_weight is not None:

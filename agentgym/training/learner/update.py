@@ -26,6 +26,7 @@ from agentgym.core.arrays import Floats, Ints
 from agentgym.core.stopwatch import stage
 from agentgym.errors import UsageError
 from agentgym.inference.models.language_model import LanguageModel, save_model
+from agentgym.inference.models.linear import use_onednn
 from agentgym.inference.models.lora import (
     FOLDER,
     MARK,
@@ -172,6 +173,7 @@ class Learner:
         exact: Sequence[torch.nn.Module] = (),
     ) -> None:
         """Convert weights to their stored type; give each rank its part; those of ``model`` may be read."""
+        use_onednn(module)
         for weight in module.parameters():
             dtype = torch.promote_types(weight.dtype, torch.float32) if weight.requires_grad else self._dtype
             weight.data = weight.data.to(dtype)
