@@ -225,6 +225,13 @@ def compare(checkout: Path, rounds: int) -> dict[str, Any]:
             "verl-agent": statistics.mean(len(prompt) for row in played for prompt, _ in row),
         },
         "microseconds": found,
+        "medians": {
+            **{side: statistics.median(turn["collector"] for turn in turns) for side, turns in found.items()},
+            "ratio": statistics.median(
+                other["collector"] / own["collector"]
+                for own, other in zip(found["agentgym"], found["verl-agent"], strict=True)
+            ),
+        },
     }
 
 

@@ -160,6 +160,10 @@ def compare(work: Work, python: Path, rounds: int, token_budget: int) -> dict[st
         "response": work.tokens,
         "microseconds_per_token": figures,
         "ratios": ratios,
+        "medians": {
+            **{side: statistics.median(values) for side, values in figures.items()},
+            "ratio": statistics.median(ratios),
+        },
         "stages": {
             side: {name: statistics.median(turn[name] for turn in turns) for name in STAGES}
             for side, turns in stages.items()
