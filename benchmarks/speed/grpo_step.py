@@ -1,9 +1,8 @@
 """One GRPO step beside TRL's GRPOTrainer: ``python -m benchmarks.speed.grpo_step --python PYTHON``.
 
 A step samples eight responses to each of eight prompts, compares their rewards and takes one optimiser step.
-Both sides begin from the same tiny model and prompts, in a process each and one thread, TRL with the Python
-of an environment of its own (`make .venv-trl/.installed`). They take turns, step by step; processor seconds
-per sampled token are compared within a turn.
+Both sides begin from the same tiny model and prompts, in a process each and one thread. They take turns,
+step by step; processor seconds per sampled token are compared within a turn, and by stage.
 """
 
 from __future__ import annotations
@@ -19,20 +18,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.table import ALGORITHMS
 from agentgym.algos.tokens import Batch
 from agentgym.inference.engines.hf import HfEngine
+from agentgym.inference.engines.rows import DecodingRows
 from agentgym.inference.engines.types import GenerationRequest, Sampling
 from agentgym.inference.models.language_model import LanguageModel, save_model
 from agentgym.inference.models.tiny import tiny_model, word_tokenizer
+from agentgym.training.learner import gradients
 from agentgym.training.learner.config import LearnerConfig
 from agentgym.training.learner.packing import StepRow
 from agentgym.training.learner.update import Learner
 from benchmarks.harness.processes import Peer
 from benchmarks.harness.report import machine, parser, publish
+from benchmarks.speed.stage_times import StageTimes
 
 OUT = Path(__file__).with_suffix(".json")
 THEIRS = OUT.with_name("grpo_step_trl.py")
@@ -40,8 +41,11 @@ PROMPTS, MEMBERS = 8, 8
 LENGTHS = ((200, 64), (800, 128))
 """Tokens of a prompt, and of a response."""
 WORDS = 400
-PRODUCTS = ("mm", "scaled_dot_product")
-"""Parts of the names of torch's operations that are a model's products."""
+STAGES = (
+    *("prompt reading", "decoding", "sampling", "old log-probabilities", "forward", "backward", "optimizer"),
+    "rest",
+)
+"""Parts of a step; "sampling" draws tokens and prepares passes, "rest" has rewards and advantages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ class Ours:
 
     def step(self) -> tuple[int, float]:
         """Take a step; return the sampled tokens and the processor seconds."""
+        TIMES.seconds.clear()
         began = time.process_time()
         sampling = Sampling(max_tokens=self._work.tokens)
         requests = [
@@ -113,6 +118,26 @@ class Ours:
         return len(sampled), time.process_time() - began
 
 
+TIMES = StageTimes()
+
+
+def watch() -> None:
+    """Watch what this project's step consists of."""
+    TIMES.watch(DecodingRows, "_prefill", "prompt reading")
+    TIMES.watch(DecodingRows, "feed", "decoding")
+    TIMES.watch(HfEngine, "generate", "sampling")
+    TIMES.watch(gradients, "_policy_loss", "forward")
+    TIMES.watch(torch.Tensor, "backward", "backward")
+    TIMES.watch(Learner, "_clip", "optimizer")
+    TIMES.watch(torch.optim.AdamW, "step", "optimizer")
+
+
+def by_stage(stages: Mapping[str, float], seconds: float, tokens: int) -> dict[str, float]:
+    """Return microseconds per token of each of `STAGES`."""
+    found = {**stages, "rest": seconds - sum(stages.values())}
+    return {name: found.get(name, 0.0) / tokens * 1e6 for name in STAGES}
+
+
 def compare(work: Work, python: Path, rounds: int, token_budget: int) -> dict[str, Any]:
     """Let both take turns; return microseconds of the processor per sampled token, and the ratios."""
     with tempfile.TemporaryDirectory() as name:
@@ -120,30 +145,31 @@ def compare(work: Work, python: Path, rounds: int, token_budget: int) -> dict[st
         work.write(folder)
         ours, theirs = Ours(work, token_budget), Peer(python, THEIRS, [str(folder)], folder / "log.txt")
         figures: dict[str, list[float]] = {"agentgym": [], "TRL": []}
+        stages: dict[str, list[dict[str, float]]] = {"agentgym": [], "TRL": []}
         for turn in range(rounds + 1):
             (tokens, seconds), answer = ours.step(), theirs.ask("step")
             if turn:  # the first one warms up
                 figures["agentgym"].append(seconds / tokens * 1e6)
                 figures["TRL"].append(answer["seconds"] / answer["tokens"] * 1e6)
+                stages["agentgym"].append(by_stage(TIMES.seconds, seconds, tokens))
+                stages["TRL"].append(by_stage(answer["stages"], answer["seconds"], answer["tokens"]))
         theirs.end()
-        share = products(ours)
     ratios = [other / own for own, other in zip(figures["agentgym"], figures["TRL"], strict=True)]
     return {
         "prompt": len(work.prompts[0]),
         "response": work.tokens,
         "microseconds_per_token": figures,
         "ratios": ratios,
-        "products": share,
+        "medians": {
+            **{side: statistics.median(values) for side, values in figures.items()},
+            "ratio": statistics.median(ratios),
+        },
+        "stages": {
+            side: {name: statistics.median(turn[name] for turn in turns) for name in STAGES}
+            for side, turns in stages.items()
+        },
         "versions": theirs.versions,
     }
-
-
-def products(ours: Ours) -> float:
-    """Return the share of a step that products of matrices and attention take, by torch's profiler."""
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
-        ours.step()
-    spent = {event.key: float(event.self_cpu_time_total) for event in profiler.key_averages()}
-    return sum(spent[key] for key in spent if any(part in key for part in PRODUCTS)) / sum(spent.values())
 
 
 def markdown(record: Mapping[str, Any]) -> str:
@@ -162,23 +188,33 @@ def markdown(record: Mapping[str, Any]) -> str:
         f"and {record['vocabulary']:,} tokens; one thread. Microseconds of the processor per sampled token, "
         "medians over turns.",
         "",
-        "| prompt | response | agentgym | TRL | agentgym is faster by | products' share of agentgym's step |",
-        "|---:|---:|---:|---:|---|---:|",
+        "| prompt | response | agentgym | TRL | agentgym is faster by |",
+        "|---:|---:|---:|---:|---|",
     ]
     for row in rows:
         own, other = (statistics.median(row["microseconds_per_token"][side]) for side in ("agentgym", "TRL"))
         ratios = row["ratios"]
         lines.append(
             f"| {row['prompt']} | {row['response']} | {own:,.0f} | {other:,.0f} "
-            f"| {statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f}) "
-            f"| {row['products']:.0%} |"
+            f"| {statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f}) |"
         )
+    columns = [row["stages"][side] for row in rows for side in ("agentgym", "TRL")]
+    heads = [f"{row['prompt']} + {row['response']}: {side}" for row in rows for side in ("agentgym", "TRL")]
+    lines += [
+        "",
+        "Where they go:",
+        "",
+        f"| | {' | '.join(heads)} |",
+        "|---|---:|---:|---:|---:|",
+        *(f"| {name} | {' | '.join(f'{column[name]:,.1f}' for column in columns)} |" for name in STAGES),
+    ]
     lines += [
         "",
         "TRL's trainer has its defaults but for what must be equal: no divergence from a reference, all 64 "
         "responses",
-        "in one batch, no response that ends early, nothing logged or saved. Products of matrices and",
-        "attention are the model's arithmetic: what is left is all that less work around it could save.",
+        "in one batch, no response that ends early, nothing logged or saved. Neither side pads anything.",
+        "agentgym reads a prompt once for its eight responses, while sampling and in the update.",
+        "`rollout.prompt_cache` would change nothing: each prompt is read once between two updates.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -191,6 +227,7 @@ def main() -> int:
     arguments.add_argument("--token-budget", type=int, default=2048, help="of the learner's packs")
     options = arguments.parse_args()
     torch.set_num_threads(1)
+    watch()
     works = [Work.of(options.size, length, tokens) for length, tokens in LENGTHS]
     record = {
         "command": f"python -m benchmarks.speed.grpo_step --rounds {options.rounds} --size {options.size}",

@@ -19,8 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 ENDLESS = 1_000_000
 
-datasets: Any = importlib.import_module("datasets")  # neither is installed where types are checked
+datasets: Any = importlib.import_module("datasets")  # not installed where types are checked, as trl
 trl: Any = importlib.import_module("trl")
+StageTimes: Any = importlib.import_module("stage_times").StageTimes  # beside this script
 
 
 class Steps(TrainerCallback):
@@ -29,6 +30,7 @@ class Steps(TrainerCallback):
     def __init__(self, answer: Any) -> None:
         """Bind the stream that answers go to."""
         self.answer = answer
+        self.times = StageTimes()
         self.tokens = 0
         self.began = 0.0
 
@@ -41,14 +43,31 @@ class Steps(TrainerCallback):
         """Wait; without a line the training ends."""
         if not sys.stdin.readline():
             sys.exit(0)
+        self.times.seconds.clear()
         self.tokens, self.began = 0, time.process_time()
         return control
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         """Answer."""
         seconds = time.process_time() - self.began
-        print(json.dumps({"tokens": self.tokens, "seconds": seconds}), file=self.answer, flush=True)
+        found = {"tokens": self.tokens, "seconds": seconds, "stages": self.times.seconds}
+        print(json.dumps(found), file=self.answer, flush=True)
         return control
+
+    def watch(self, trainer: Any) -> None:
+        """Watch what a step consists of."""
+
+        def of_pass(*_: Any, input_ids: Any = None, **__: Any) -> str:
+            if "sampling" in self.times.open:
+                return "prompt reading" if input_ids.shape[1] > 1 else "decoding"
+            return "forward" if torch.is_grad_enabled() else "old log-probabilities"
+
+        self.times.watch(trainer.model, "generate", "sampling")
+        self.times.watch(trainer.model, "forward", of_pass)
+        self.times.watch(trainer, "_compute_loss", "forward")
+        self.times.watch(trainer.accelerator, "backward", "backward")
+        self.times.watch(trainer.accelerator, "clip_grad_norm_", "optimizer")
+        self.times.watch(torch.optim.AdamW, "step", "optimizer")
 
 
 def main() -> None:
@@ -86,6 +105,7 @@ def main() -> None:
         processing_class=AutoTokenizer.from_pretrained(folder),
         callbacks=[steps],
     )
+    steps.watch(trainer)
     names = ("trl", "torch", "transformers")
     print(json.dumps({name: importlib.metadata.version(name) for name in names}), file=answer, flush=True)
     trainer.train()

@@ -1,12 +1,14 @@
 import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from agentgym.training.learner.packing import StepRow
-from benchmarks.speed import packing
+from benchmarks.speed import collectors, grpo_step, packing
+from benchmarks.speed.stage_times import StageTimes
 from tests.training.batches import all_log_probs
 
 
@@ -68,3 +70,41 @@ def test_the_packing_benchmark_compares_trees_rows_and_padding(tmp_path):
         assert read["agentgym"] < read["rows end to end"] <= read["padded rows"]
     table = (tmp_path / "packing.md").read_text()
     assert all(f"| {row['discipline']} | {row['contestant']} |" in table for row in record["rows"])
+
+
+def test_stages_count_their_own_seconds():
+    def spend(seconds):
+        until = time.process_time() + seconds
+        while time.process_time() < until:
+            pass
+
+    class Work:
+        def inner(self):
+            spend(0.02)
+
+        def outer(self, name):
+            self.inner()
+            spend(0.05)
+
+    times = StageTimes()
+    times.watch(Work, "inner", "inside")
+    times.watch(Work, "outer", lambda work, name: name)
+    Work().outer("around")
+    assert times.seconds == pytest.approx({"inside": 0.02, "around": 0.05}, abs=0.01)
+    assert times.open == []
+
+
+@pytest.mark.parametrize("benchmark", [grpo_step, collectors])
+def test_committed_reports_are_those_of_their_records(benchmark):
+    record = json.loads(benchmark.OUT.read_text())
+    assert benchmark.markdown(record) == benchmark.OUT.with_suffix(".md").read_text()
+
+
+def test_stages_add_up_to_a_step():
+    for row in json.loads(grpo_step.OUT.read_text())["rows"]:
+        for side, stages in row["stages"].items():
+            assert sorted(stages) == sorted(grpo_step.STAGES)
+            assert min(stages.values()) > -1
+            assert sum(stages.values()) == pytest.approx(
+                np.median(row["microseconds_per_token"][side]), rel=0.2
+            )
