@@ -20,7 +20,7 @@ def test_the_speed_benchmark_compares_the_engine_with_transformers(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "engine.json").read_text())["rows"]
-    assert len(rows) == 13
+    assert len(rows) == 19
     for row in rows:
         assert row["median"] > 0
         assert (row["ratio"] is None) == (row["contestant"] == "agentgym")
