@@ -228,7 +228,9 @@ def find_spec(env_id: str, where: str = "") -> EnvSpec:
     if colon:
         _import(module, where)
     if name not in gymnasium.registry and (entry := plugins(ENTRY_POINTS).get(name)):
-        gymnasium.register(name, entry_point=f"{entry.module}:{entry.attr}")
+        import_named(entry.module, trusted=True)  # it may register the id itself
+        if name not in gymnasium.registry:
+            gymnasium.register(name, entry_point=f"{entry.module}:{entry.attr}")
     spec = gymnasium.registry.get(name)
     if spec is None and colon:
         registers = f"module {module} registers no {name!r}{nearest(name, gymnasium.registry)}"
@@ -292,6 +294,11 @@ def _refuse_loose(options: Mapping[str, Any], maker: str) -> None:
         raise UsageError(
             f"options are one argument, options={{{given}}}; agentgym.{maker} takes them as keywords"
         )
+
+
+def check_env_options(env_id: str, options: Mapping[str, Any], where: str = "") -> None:
+    """Check an environment's id and options without making it; UsageError as `make`."""
+    _checked(env_id, None, options, where)
 
 
 def _checked(

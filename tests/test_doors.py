@@ -8,6 +8,7 @@ import gymnasium
 import pytest
 
 from agentgym.agents import make_agent
+from agentgym.checking.evidence import factory
 from agentgym.cli import main
 from agentgym.errors import UsageError
 from agentgym.evaluation.log.stored_run import read_stored_run
@@ -246,6 +247,25 @@ def test_entry_points_are_found_when_they_are_asked_for(installed, capsys):
     assert gymnasium.make("plugged/Count-v0").unwrapped.suite == "count"
     assert main(["play", "plugged/Count-v0", "--agent", "walker", "--task", "corridor3"]) == 0
     assert "success after 3 steps" in capsys.readouterr().out
+
+
+def test_the_contract_is_checked_by_the_name_of_an_entry_point(installed):
+    assert factory("plugged/Count-v0")().suite == "count"
+
+
+def test_a_package_may_register_the_id_of_its_entry_point_too(installed, recwarn):
+    with (installed / "countgym.py").open("a") as file:
+        file.write("import gymnasium\ngymnasium.register('plugged/Count-v0', entry_point='countgym:Count')\n")
+    open_env("plugged/Count-v0")
+    assert not [each for each in recwarn if "Overriding" in str(each.message)]
+
+
+def test_bench_plays_a_shipped_agent_that_the_suite_does_not_list(tmp_path, capsys):
+    suite = tmp_path / "counts.toml"
+    text = suite_text("counts", env_table("agentgym/EZPoints-v0", 2, split="test"), seed=0)
+    suite.write_text(text)
+    assert main(["bench", str(suite), "--agent", "random-strings", "--out", str(tmp_path / "out")]) == 0
+    assert list((tmp_path / "out" / "counts").glob("random-strings-*"))
 
 
 def test_bench_plays_an_agent_by_the_name_of_its_entry_point(installed, capsys, tmp_path):

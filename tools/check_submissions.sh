@@ -10,5 +10,6 @@ if [ -z "$since" ]; then
         since=$(git rev-parse -q --verify HEAD~1 || git hash-object -t tree /dev/null)
     fi
 fi
-git diff --name-only --diff-filter=d "$since" -- 'benchmarks/submissions/*.submission.zip' |
-    xargs -r "$agentgym" submit check
+changed() { git diff --name-only --diff-filter=d "$since" -- 'benchmarks/submissions/*.submission.zip'; }
+[ -n "$(changed)" ] || echo "no committed archive since $since: commit yours first (git status shows it)"
+changed | xargs -r "$agentgym" submit check

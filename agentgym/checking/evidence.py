@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from agentgym.core.types import Snapshot
 from agentgym.env import MAX_ACTION_LENGTH, AgentEnv
+from agentgym.registration import find_spec
 
 OVERLONG = "x" * (MAX_ACTION_LENGTH + 1)
 """An action that no game accepts, whatever it takes."""
@@ -203,7 +204,7 @@ def require_equal(left: Any, right: Any, promise: str) -> None:
 def factory(subject: str | AgentEnv[Any] | Make) -> Make:
     """Return the constructor of environments like ``subject``: an id, an environment or a callable."""
     if isinstance(subject, str):
-        return lambda **options: unwrap(gymnasium.make(subject, **options))
+        return lambda **options: unwrap(gymnasium.make(find_spec(subject), **options))
     if isinstance(subject, gymnasium.Env):
         single = unwrap(subject)
         return lambda **options: type(single)(**options) if options else single.spawn()

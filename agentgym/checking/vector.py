@@ -29,6 +29,7 @@ from agentgym.checking.refusals import SLOTS, MakeVector
 from agentgym.core.types import Snapshot
 from agentgym.env import AgentEnv
 from agentgym.errors import UsageError
+from agentgym.registration import find_spec
 from agentgym.vector.batching import info_rows, unbatch_observations
 from agentgym.vector.core import AgentVectorEnv
 
@@ -50,7 +51,7 @@ def check_agent_vector_env(subject: str | Callable[..., Any]) -> None:
 
     def make(num_envs: int, **options: Any) -> AgentVectorEnv:
         if isinstance(subject, str):
-            envs = gymnasium.make_vec(subject, num_envs=num_envs, **options).unwrapped
+            envs = gymnasium.make_vec(find_spec(subject), num_envs=num_envs, **options).unwrapped
         else:
             envs = subject(num_envs=num_envs, **options)
         if not isinstance(envs, AgentVectorEnv):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym.agents.table import ENTRY_POINTS
+from agentgym.agents.table import AGENTS, ENTRY_POINTS
 from agentgym.cli.parser import Parser, parse_options
 from agentgym.errors import UsageError, nearest
 from agentgym.io.optional import plugins
@@ -107,7 +107,7 @@ def chosen_agents(
     """
     installed = plugins(ENTRY_POINTS) if arguments.agent else {}
     others = [name for name in arguments.agent or () if name not in (*known, *SCAFFOLDS)]
-    own = {name: _row_name(name) for name in others if ":" in name or name in installed}
+    own = {n: _row_name(n) for n in others if ":" in n or n in installed or n in AGENTS}
     further, names = _models(arguments, settings, known, own)
     if own:
         from agentgym.evaluation.suites.suite import SuiteAgent

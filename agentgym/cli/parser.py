@@ -40,7 +40,12 @@ class Parser(argparse.ArgumentParser):
         command, flags = self.implied
         if args and args[0].startswith("-") and any(word.partition("=")[0] in flags for word in args):
             args = [command, *args]
-        return super().parse_known_args(args, namespace)
+        known, others = super().parse_known_args(args, namespace)
+        flags_only = not any(isinstance(action, Commands) for action in self._actions)
+        if others and flags_only:  # the command itself refuses them: only it knows its flags
+            meant = nearest(others[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(others)}{meant}")
+        return known, others
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if self.declare is not None and isinstance(action, Commands) and value not in action.choices:

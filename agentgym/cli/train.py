@@ -15,7 +15,10 @@ from agentgym.cli.parser import Commands, Parser, add_allow, add_command, add_gr
 from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.train_bc import add_bc, default_folder
 from agentgym.errors import UsageError
+from agentgym.history.run import check_new
+from agentgym.inference.models.tiny_names import tiny_size
 from agentgym.io.optional import only_trusted
+from agentgym.registration import check_env_options
 
 if TYPE_CHECKING:
     from agentgym.recipes import Recipe
@@ -232,9 +235,13 @@ def _train(arguments: argparse.Namespace) -> int:
         outcome = resume(arguments.resume, logs=logs, iterations=arguments.iterations)
     else:
         config = _config(arguments)
+        check_env_options(config.env_id, config.env_options, "env_options: ")
+        for each in config.mix:
+            check_env_options(each.env_id, each.env_options, "mix: env_options: ")
         if arguments.plan is not None:
             return show_plan(config, devices=arguments.plan, device_memory=arguments.device_memory)
         folder = arguments.out or default_folder(config, config.algorithm.replace(":", "."))
+        check_new(folder)
         from agentgym.training.run import start  # torch, after the settings were checked
 
         outcome = start(config, folder, logs=logs, force=arguments.force)
@@ -309,7 +316,6 @@ def _mixed(text: str) -> dict[str, Any]:
 
 def _preset(arguments: argparse.Namespace) -> str:
     """Return the preset's name: by default tiny for tiny models, else the paper's where there is one."""
-    from agentgym.inference.models.tiny_names import tiny_size
     from agentgym.recipes import algorithms_with_recipes
 
     if arguments.preset is not None or arguments.table is not None:
@@ -364,7 +370,7 @@ def _report(outcome: RunResult) -> None:
     model = None if outcome.checkpoint is None else outcome.checkpoint / "model"
     collapse = outcome.trend.collapse
     messages = {
-        "finished": f"finished after {outcome.iterations} iterations"
+        "finished": f"finished after {outcome.iterations} iteration{'s' * (outcome.iterations != 1)}"
         + (f", but {collapse}" if collapse else ""),
         "solved": f"every episode has been won for a while: ended after {outcome.iterations} iterations",
         "stopped early": f"stopped early after {outcome.iterations} iterations: none of the last "
@@ -390,6 +396,10 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
 
     ``devices``: ranks, one a device; ``device_memory``: GiB of a device (default: this machine's).
     """
+    if devices < 1 or (device_memory is not None and device_memory <= 0):
+        raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
+    if tiny_size(config.model) is not None:
+        raise UsageError(f"{config.model} is made for its environment: plan for --model DIRECTORY")
     from agentgym.training.machine.memory import plan_memory
     from agentgym.training.machine.pace import plan_pace
     from agentgym.training.machine.resources import (
@@ -402,8 +412,6 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
     )
     from agentgym.training.machine.serving import parse_devices
 
-    if devices < 1 or (device_memory is not None and device_memory <= 0):
-        raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
     if device_memory is None:
         machine = Machine.here(config.device)
     else:
@@ -413,10 +421,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         devices = len(parse_devices(config.devices))
     machine = replace(machine, ranks=devices)
     size = model_size(config)
-    if size is None:
-        raise UsageError(
-            f"{config.model} is made for its environment: plan for a model directory, --model PATH"
-        )
+    assert size is not None
     resolved = resolve(config, machine, size)
     plan = plan_memory(size, resolved, ranks=devices, device_memory=machine.memory)
     console = open_console()

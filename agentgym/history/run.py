@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from agentgym.io.untrusted import MAX_LINES_SIZE, read_file
 CONFIG_FILE = "config.json"
 MADE_WITH = "made_with"
 """Key of a configuration's versions and digests, beside the settings."""
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a run's checkpoints."""
 
 METRICS_FILE = "metrics.jsonl"
 """File of `IterationMetrics`, one a line, iteration 1 first. Numbers that JSON lacks are NaN and Infinity."""
@@ -34,6 +38,24 @@ class RunHistory:
     """Settings by dotted name, such as ``learner.learning_rate``, the four fields above included."""
     iterations: tuple[IterationMetrics, ...]
     """Metrics of each iteration, at least one."""
+
+
+def has_begun(folder: Path) -> bool:
+    """Return whether a run got as far as its first iteration; what failed before that is begun again."""
+    metrics = folder / METRICS_FILE
+    begun = (folder / CHECKPOINTS).exists() or (metrics.exists() and metrics.stat().st_size > 0)
+    return begun and (folder / CONFIG_FILE).exists()
+
+
+def restarts() -> bool:
+    """Return whether ``torchrun --max-restarts`` starts processes again."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
+def check_new(folder: Path) -> None:
+    """Refuse a folder that holds a run, unless processes are started again."""
+    if has_begun(folder) and not restarts():
+        raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
 
 
 def read_history(folder: Path) -> RunHistory:

@@ -162,7 +162,8 @@ def import_named(module: str, *, trusted: bool = False, option: bool = False) ->
             f"give --allow {module}:NAME if you trust it"
         )
     if named and not own and not {here, ""} & set(sys.path):
-        sys.path.insert(0, here)
+        # a checkout of this package there must not take the place of the installed one in other processes
+        sys.path.insert(len(sys.path) if Path(here, _PACKAGE).is_dir() else 0, here)
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -18,7 +17,7 @@ import torch
 from agentgym.errors import UsageError
 from agentgym.history.console import print_resources
 from agentgym.history.log import Log, check_logs, make_logs
-from agentgym.history.run import CONFIG_FILE, MADE_WITH, METRICS_FILE
+from agentgym.history.run import CONFIG_FILE, MADE_WITH, check_new, has_begun, restarts
 from agentgym.history.trend import Trend
 from agentgym.io.files import make_folder, replace_file, sole_writer
 from agentgym.io.provenance import here_and_now
@@ -38,7 +37,7 @@ from agentgym.training.machine.resources import Machine, check_feasible, describ
 from agentgym.training.machine.serving import LOG, take_devices
 from agentgym.training.setup import TrainingSetup
 from agentgym.training.track.best import BestEvaluation
-from agentgym.training.track.checkpoint import FOLDER, check_shared, has_checkpoint, last_checkpoint
+from agentgym.training.track.checkpoint import check_shared, has_checkpoint, last_checkpoint
 
 _REQUESTED = "requested_sha256"
 """Key in ``made_with`` of the sha256 of the configuration as requested, before any setting was chosen."""
@@ -81,13 +80,12 @@ def start(config: TrainConfig, folder: Path, *, logs: Sequence[str], force: bool
         UsageError: the folder holds a run already, or something in the configuration does not fit.
         DivergenceError: a loss was not a number.
     """
-    if not ((folder / CONFIG_FILE).exists() and _has_begun(folder)):
+    if not has_begun(folder):
         run = _PlannedRun.of(config, folder, resumes=False)
         if not force:
             check_feasible(run.config)
         return run.train(logs)
-    if not _restarts():
-        raise UsageError(f"{folder} holds a run already: resume it by --resume, or choose another folder")
+    check_new(folder)
     table = read_config_table(folder / CONFIG_FILE)
     made = table.pop(MADE_WITH, None)
     if not isinstance(made, dict) or made.get(_REQUESTED) != _digest(config):
@@ -115,11 +113,6 @@ def resume(folder: Path, *, logs: Sequence[str], iterations: int | None = None) 
     """
     config = resumed(read_config(folder), iterations)
     return _PlannedRun.of(config, folder, resumes=True).train(logs)
-
-
-def _restarts() -> bool:
-    """Return whether ``torchrun`` starts processes again."""
-    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
 
 
 def _digest(config: TrainConfig) -> str:
@@ -167,7 +160,7 @@ class _PlannedRun:
             resume = ranks.from_first(self.resumes and has_checkpoint(self.folder))
             if not ranks.is_first:
                 return _run(_trainer(setup, self.folder, resume=resume), None)
-            with sole_writer(self.folder, patience=_LOCK_PATIENCE if _restarts() else 0.0):
+            with sole_writer(self.folder, patience=_LOCK_PATIENCE if restarts() else 0.0):
                 return self._train_first(setup, logs, resume=resume)
 
     def _train_first(self, setup: TrainingSetup, logs: Sequence[str], *, resume: bool) -> RunResult:
@@ -180,12 +173,6 @@ class _PlannedRun:
         done = int(last_checkpoint(self.folder).name) if resume else 0
         with closing(make_logs(logs, self.folder, iterations=setup.config.iterations, start=done)) as log:
             return _run(trainer, log)
-
-
-def _has_begun(folder: Path) -> bool:
-    """Return whether a run got as far as its first iteration; what failed before that is begun again."""
-    metrics = folder / METRICS_FILE
-    return (folder / FOLDER).exists() or (metrics.exists() and metrics.stat().st_size > 0)
 
 
 def _trainer(setup: TrainingSetup, folder: Path, *, resume: bool) -> Trainer:

@@ -115,7 +115,7 @@ def test_memory_is_planned_before_anything_is_loaded(cli, model):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--plan", "--device-memory", "80"), "is made for its environment: plan for a model directory"),
+        (("--plan", "--device-memory", "80"), "is made for its environment: plan for --model DIRECTORY"),
         (("--plan", "0", "--device-memory", "80"), "at least one device"),
         (("--device-memory", "80"), "give --plan as well"),
     ],

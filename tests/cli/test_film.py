@@ -62,7 +62,8 @@ def test_missing_packages_are_named_before_anything_is_played(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
     complaint = refused(*SOKOBAN, "--gif", tmp_path / "x.gif")
-    assert complaint == f"agentgym: --gif needs {package}: {install_command('plot')}\n"
+    brings = ", which brings pillow" if missing == "PIL" else ""
+    assert complaint == f"agentgym: --gif needs {package}: {install_command('plot')}{brings}\n"
 
 
 def test_no_picture_is_overwritten(refused, tmp_path):

@@ -238,7 +238,15 @@ def test_a_curriculum_is_set_part_by_part():
         _config(make_parser().parse_args([*words[:4], "--set", "curriculum.success=0.7"]))
 
 
-@pytest.mark.parametrize("words", [("gigpo", "--set", "learner.lrr=1"), ("bc", "--set", "batchh=1")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("gigpo", "--set", "learner.lrr=1"),
+        ("bc", "--set", "batchh=1"),
+        ("gigpo", "--set", "env_options.reward=sparse"),
+        ("gigpo", "--model", "tiny:0.1m", "--plan", "1"),
+    ],
+)
 def test_a_mistyped_setting_does_not_wait_for_torch(words):
     command = ["train", *words, *EZPOINTS]
     code = f"import sys\nfrom agentgym.cli import main\nprint(main({command!r}), 'torch' in sys.modules)"

@@ -110,4 +110,4 @@ def test_two_processes_train(launch, tmp_path):
     real = ("agentgym", "torchrun")
     done = launch("nodes-torchrun.sh", "--set", "device=cpu", real=real, PORT="29617", **variables)
     assert done.returncode == 0, done.stderr
-    assert "finished after 1 iterations" in done.stdout
+    assert "finished after 1 iteration" in done.stdout

@@ -130,7 +130,7 @@ def test_the_first_page_names_the_best_agent_and_tells_labels_apart(made_site, v
     head, board = visitor.value(f"{rows}.map(r => r.map(c => c.textContent.trim()))")
     said = dict(zip(head, board, strict=True))
     assert said["Environments"] == "EZPoints · Sokoban, easy"
-    assert said["Best agent"] == "rules"
+    assert said["Best, random and oracle aside"] == "rules"
 
 
 def test_without_scripts_a_board_is_whole(made_site, visitor):

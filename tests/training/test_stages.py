@@ -106,6 +106,9 @@ STAGES = Stages(
 MINE = Algorithm(
     title="Mine", paper="none", advantage=advantage, objective=OBJECTIVE, credit="step", stages="mine:STAGES"
 )
+SHORT = Algorithm(
+    title="Short", paper="none", advantage=lambda batch: np.zeros(1), objective=OBJECTIVE, credit="step"
+)
 PLAIN = Algorithm(title="Plain", paper="none", advantage=advantage, objective=OBJECTIVE, credit="step")
 BROKEN = replace(MINE, stages="mine:advantage")
 '''
@@ -153,6 +156,10 @@ def test_the_state_of_stages_is_part_of_checkpoints(mine, tmp_path):
     ("changes", "message"),
     [
         ({"algorithm": "mine:MIEN"}, "did you mean 'MINE'"),
+        (
+            {"algorithm": "mine:SHORT"},
+            r"advantage has shape \(1,\), not \(\d+,\): return one number for each",
+        ),
         ({"algorithm": "mine:BROKEN"}, "the stages of mine:BROKEN, is a function: name an"),
         (
             {"algorithm": "mine:PLAIN", "algorithm_options__bonus": "high"},

@@ -26,7 +26,7 @@ def check_agent(agent: SuiteAgent, suite: Suite) -> Iterator[Mismatch]:
     """Compare the agent that played with the suite's agent of that name, and with what its kind can be."""
     if agent.kind == IMPORTED and agent.options.get("mismatches"):
         count, first = agent.options["mismatches"], agent.options.get("first_mismatch")
-        yield Mismatch("agent", agent.name, f"{count} values of its log come out otherwise here: {first}")
+        yield Mismatch("agent", agent.name, f"{count} of its log's values differ here: {first}")
     for listed in suite.agent:
         if has_metadata(listed.kind):  # the run may add metadata to the suite's agent
             seeds = (None, agent.model.training_seed)

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias, TypeVar
 
+import numpy as np
+
 from agentgym.algos import ppo
 from agentgym.algos.batch import StepBatch
 from agentgym.algos.objective import STEP_RATIOS
 from agentgym.algos.options import bind_options
 from agentgym.algos.table import trainable
-from agentgym.algos.tokens import Batch, Unit
+from agentgym.algos.tokens import Batch, Unit, token_counts
 from agentgym.core.arrays import Floats
 from agentgym.errors import UsageError
 from agentgym.io.optional import load_reference
@@ -44,8 +46,16 @@ class OutcomeScorer(Stateless):
         return cls(setup.config.advantage, setup.config.spec.unit)
 
     def score(self, rollouts: RolloutBatch) -> Scores:
-        """Return the algorithm's advantage."""
-        return Scores(self.advantage(rollouts.steps), self.unit)
+        """Return the algorithm's advantage; `UsageError` where it has another shape."""
+        steps = rollouts.steps
+        found = np.asarray(self.advantage(steps))
+        wanted = len(steps) if self.unit == "step" else int(token_counts(steps).sum())
+        if found.shape != (wanted,):
+            raise UsageError(
+                f"the algorithm's advantage has shape {found.shape}, not ({wanted},): return one number for "
+                f"each {self.unit}"
+            )
+        return Scores(found, self.unit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,12 @@ from uuid import uuid4
 import torch
 
 from agentgym.errors import UsageError
+from agentgym.history.run import CHECKPOINTS
 from agentgym.io.files import trouble, writing
 from agentgym.io.untrusted import check_regular
 from agentgym.training.learner.distributed import Ranks
 
-FOLDER = "checkpoints"
+FOLDER = CHECKPOINTS
 MODEL = "model"
 """Name of the model directory within a checkpoint."""
 SHARDS = "state"
