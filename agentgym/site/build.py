@@ -64,6 +64,8 @@ def build_site(
     benchmarks, training runs' metrics below ``curves`` and sweeps' runs in ``algorithms``; None for the
     nearest above ``results``. ``regret``: as `EpisodeView.play`. Other arguments as `examine_below`.
     """
+    if runs is not None and not runs.is_dir():
+        raise UsageError(f"there is no folder {runs}: name one with training runs, or leave it out")
     examined = list(examine_below(results, suites=suites, allow=allow, limits=limits, console=console))
     boards, apart = make_boards(each.found for each in examined)
     if reports is None:  # the nearest folder at or above the results that has results of papers

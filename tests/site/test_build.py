@@ -189,6 +189,11 @@ def test_a_folder_of_something_else_is_not_overwritten(made_site, tmp_path):
     assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
 
 
+def test_training_runs_that_are_not_there_are_one_line(results, tmp_path):
+    with pytest.raises(UsageError, match=r"there is no folder .*nowhere: name one with training runs"):
+        build_site(results, tmp_path / "site", runs=tmp_path / "nowhere")
+
+
 def test_the_command_builds_and_says_what_is_not_ranked(results, tmp_path, capsys):
     (run_of(results, "rules") / EPISODES_FILE).write_bytes(b"")
     assert main(["site", "build", str(results), "--out", str(tmp_path / "site")]) == 0
