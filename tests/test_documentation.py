@@ -222,6 +222,20 @@ def test_pages_hold_no_comment_marks():
     assert [page.name for page, text in prose.items() if "<!--" in text] == []
 
 
+RUN_ID = re.compile(r"(?:results|benchmarks/runs)/([\w-]+)/([\w.-]+-[0-9a-f]{12})\b")
+MADE_UP = "1a2b3c4d5e6f"
+"""The request id of a run that only a reader has."""
+
+
+def test_runs_that_pages_name_are_committed():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = {found for page in pages for found in RUN_ID.findall(page.read_text(encoding="utf-8"))}
+    real = {(suite, run) for suite, run in named if not run.endswith(f"-{MADE_UP}")}
+    assert real, "the pattern finds no run"
+    runs = ROOT / "benchmarks" / "runs"
+    assert [f"{suite}/{run}" for suite, run in real if not (runs / suite / f"{run}.run.xz").is_file()] == []
+
+
 # ---- troubleshooting ----------------------------------------------------------------------------
 
 
