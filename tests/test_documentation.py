@@ -1,6 +1,7 @@
 """The documentation: its generated parts say what is there. `make docs-site` builds the site itself."""
 
 import json
+import lzma
 import re
 import runpy
 import sys
@@ -12,8 +13,10 @@ import pytest
 
 import agentgym
 from agentgym import make, make_vec
+from agentgym.evaluation.log.stored_run import read_stored_run
 from agentgym.evaluation.suites import suite_file, suite_file_of_run
 from agentgym.evaluation.verify.archives import read_archive
+from agentgym.evaluation.verify.packed import read_packed
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io import optional
 from agentgym.io.optional import load_reference, only_trusted
@@ -253,6 +256,8 @@ def provoked(tmp_path):
         lambda: list(verify_below(tmp_path)),
         lambda: suite_file_of_run(tmp_path, "mine"),
         lambda: suite_file("quik"),
+        lambda: read_stored_run(tmp_path),
+        lambda: read_packed(lzma.compress(b"{}")[:-8], "x.run.xz"),
         lambda: read_archive(tmp_path / "x.zip"),
         lambda: untrusted("tests.corridor:CorridorEnv"),
         original_engine_on_a_newer_python,
