@@ -1,6 +1,7 @@
 """The documentation: its generated parts say what is there. `make docs-site` builds the site itself."""
 
 import json
+import lzma
 import re
 import runpy
 import sys
@@ -12,8 +13,10 @@ import pytest
 
 import agentgym
 from agentgym import make, make_vec
+from agentgym.evaluation.log.stored_run import read_stored_run
 from agentgym.evaluation.suites import suite_file, suite_file_of_run
 from agentgym.evaluation.verify.archives import read_archive
+from agentgym.evaluation.verify.packed import read_packed
 from agentgym.evaluation.verify.submissions import verify_below
 from agentgym.io import optional
 from agentgym.io.optional import load_reference, only_trusted
@@ -222,6 +225,20 @@ def test_pages_hold_no_comment_marks():
     assert [page.name for page, text in prose.items() if "<!--" in text] == []
 
 
+RUN_ID = re.compile(r"(?:results|benchmarks/runs)/([\w-]+)/([\w.-]+-[0-9a-f]{12})\b")
+MADE_UP = "1a2b3c4d5e6f"
+"""The request id of a run that only a reader has."""
+
+
+def test_runs_that_pages_name_are_committed():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = {found for page in pages for found in RUN_ID.findall(page.read_text(encoding="utf-8"))}
+    real = {(suite, run) for suite, run in named if not run.endswith(f"-{MADE_UP}")}
+    assert real, "the pattern finds no run"
+    runs = ROOT / "benchmarks" / "runs"
+    assert [f"{suite}/{run}" for suite, run in real if not (runs / suite / f"{run}.run.xz").is_file()] == []
+
+
 # ---- troubleshooting ----------------------------------------------------------------------------
 
 
@@ -239,6 +256,8 @@ def provoked(tmp_path):
         lambda: list(verify_below(tmp_path)),
         lambda: suite_file_of_run(tmp_path, "mine"),
         lambda: suite_file("quik"),
+        lambda: read_stored_run(tmp_path),
+        lambda: read_packed(lzma.compress(b"{}")[:-8], "x.run.xz"),
         lambda: read_archive(tmp_path / "x.zip"),
         lambda: untrusted("tests.corridor:CorridorEnv"),
         original_engine_on_a_newer_python,

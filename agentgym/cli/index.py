@@ -38,7 +38,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "build",
         run_build,
         about="Read a corpus's passages and index them; existing parts are reused.",
-        example="agentgym index build hotpotqa-sample --engine bm25",
+        example="agentgym index build multihop-builtin --engine bm25",
     )
     add_corpus(build)
     add_engine(build)
@@ -49,7 +49,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "info",
         run_info,
         about="Show the sources of a corpus and of its indexes.",
-        example="agentgym index info hotpotqa-sample",
+        example="agentgym index info multihop-builtin",
     )
     add_corpus(info)
     _add_query(actions)
@@ -58,7 +58,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "verify",
         run_verify,
         about="Read passages and indexes again, and compare them with their records.",
-        example="agentgym index verify hotpotqa-sample",
+        example="agentgym index verify multihop-builtin",
     )
     add_corpus(verify)
     verify.add_argument("--index", metavar="NAME", help="one index, as `info` names it (default: all)")
@@ -107,7 +107,7 @@ def _add_query(actions: Commands[Parser]) -> None:
         "query",
         run_query,
         about="Search, and print the passages found.",
-        example='agentgym index query hotpotqa-sample "who directed it?" -k 5',
+        example='agentgym index query multihop-builtin "who directed The Amber Quarry?" -k 5',
     )
     add_corpus(query)
     add_engine(query)

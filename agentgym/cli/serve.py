@@ -85,7 +85,7 @@ def _add_retrieval(servers: Commands[Parser]) -> None:
         RETRIEVAL,
         run_retrieval,
         about="Serve search over a corpus: POST /retrieve as Search-R1's and verl-agent's servers answer it.",
-        example="agentgym serve retrieval hotpotqa-sample --port 8000",
+        example="agentgym serve retrieval multihop-builtin --port 8000",
     )
     add_corpus(parser)
     add_engine(parser)
