@@ -19,4 +19,4 @@ def check_agent_env(subject: str | AgentEnv[Any] | Make) -> None:
     Raises:
         ContractError: a promise is broken; the message is one line that says which, and how.
     """
-    run((*steps.CHECKS, *states.CHECKS, *interface.CHECKS), factory(subject))
+    run((*states.CHECKS, *steps.CHECKS, *interface.CHECKS), factory(subject))

@@ -12,10 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym.agents.metadata import FILE_OPTIONS, Model
+from agentgym.agents.table import AGENTS, ENTRY_POINTS
 from agentgym.core.hashing import canonical_json, content_id, sha256_json
 from agentgym.core.options import check_choice
 from agentgym.core.suite_spec import ATTEMPT_MEASURES
-from agentgym.errors import UsageError
+from agentgym.errors import UsageError, nearest
+from agentgym.io.optional import plugins
 from agentgym.io.records import read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -253,7 +255,13 @@ class Suite:
             return self.agent
         wanted, known = list(names), sorted(agent.name for agent in self.agent)
         for name in wanted:
-            check_choice("agent", name, known, where=f"suite {self.name}: ")
+            if name not in known:
+                installed = plugins(ENTRY_POINTS)
+                meant = nearest(name, (*known, *AGENTS, *installed))
+                raise UsageError(
+                    f"suite {self.name}: unknown agent {name!r}{meant}; choose one of "
+                    f"{', '.join((*known, *installed))}, or write module:function"
+                )
         return tuple(agent for agent in self.agent if agent.name in wanted)
 
 
