@@ -232,6 +232,12 @@ def test_a_model_that_diverged_is_an_error(language_model):
         HfEngine(model).generate([GenerationRequest((1, 2), None, Sampling(), seed=0)])
 
 
+def test_a_sampler_that_leaves_nothing_to_draw_is_an_error_that_names_it(language_model):
+    engine = HfEngine(language_model.model, sampler=lambda logits: torch.full_like(logits, -torch.inf))
+    with pytest.raises(UsageError, match=r"rollout\.sampler returns NaN, or leaves nothing"):
+        engine.generate([GenerationRequest((1, 2), None, Sampling(), seed=0)])
+
+
 def test_models_with_windows_are_refused():
     config = MistralConfig(
         vocab_size=32,

@@ -61,6 +61,10 @@ def sample(
     cumulative = log_probs.double().exp_().cumsum_(-1)
     total = cumulative[:, -1]
     if not total.isfinite().all():
+        if sampler is not None and logits.log_softmax(-1).isfinite().any(-1).all():
+            raise UsageError(
+                "rollout.sampler returns NaN, or leaves nothing to draw: test it with check_sampler"
+            )
         raise UsageError(
             "the model's logits are not numbers: go back to a checkpoint from before it diverged"
         )
