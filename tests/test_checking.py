@@ -141,3 +141,12 @@ def test_other_environments_are_refused():
         check_agent_env("CartPole-v1")
     with pytest.raises(ContractError, match="is not an AgentVectorEnv"):
         check_agent_vector_env("CartPole-v1")
+
+
+def test_a_restore_that_does_nothing_is_named_before_what_follows_from_it():
+    class Stays(CorridorEnv):
+        def _set_state(self, state):
+            pass
+
+    with pytest.raises(ContractError, match="^restore must return what was current"):
+        check_agent_env(Stays)

@@ -245,10 +245,10 @@ def check_environments_are_independent(make: Make) -> None:
 
 
 CHECKS: tuple[Callable[[Make], None], ...] = (
+    check_restore_replays,  # first, since the others restore
     check_hash_names_the_state,
     check_hash_decides_the_future,
     check_snapshot_is_a_value,
-    check_restore_replays,
     check_bytes_hold_a_snapshot,
     check_copies_go_on,
     check_restore_refuses_strangers,
