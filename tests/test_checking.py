@@ -148,5 +148,5 @@ def test_a_restore_that_does_nothing_is_named_before_what_follows_from_it():
         def _set_state(self, state):
             pass
 
-    with pytest.raises(ContractError, match="^restore must return what was current"):
+    with pytest.raises(ContractError, match=r"^restore must return what was current"):
         check_agent_env(Stays)
