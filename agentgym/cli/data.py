@@ -80,7 +80,6 @@ def run_list(arguments: argparse.Namespace) -> int:
     for column in table.columns:
         column.overflow = "fold"
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
-    table.columns[4].max_width = 12
     listed = source_list()
     for source in data_sources():
         names = [name for name, found in listed.set.items() if found.source == source.name]

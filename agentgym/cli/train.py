@@ -16,7 +16,6 @@ from agentgym.cli.terminal import open_console, open_progress_console
 from agentgym.cli.train_bc import add_bc, default_folder
 from agentgym.errors import UsageError
 from agentgym.history.run import check_new
-from agentgym.inference.models.tiny_names import tiny_size
 from agentgym.io.optional import only_trusted
 from agentgym.registration import check_env_options
 
@@ -316,6 +315,7 @@ def _mixed(text: str) -> dict[str, Any]:
 
 def _preset(arguments: argparse.Namespace) -> str:
     """Return the preset's name: by default tiny for tiny models, else the paper's where there is one."""
+    from agentgym.inference.models.tiny_names import tiny_size
     from agentgym.recipes import algorithms_with_recipes
 
     if arguments.preset is not None or arguments.table is not None:
@@ -396,6 +396,8 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
 
     ``devices``: ranks, one a device; ``device_memory``: GiB of a device (default: this machine's).
     """
+    from agentgym.inference.models.tiny_names import tiny_size
+
     if devices < 1 or (device_memory is not None and device_memory <= 0):
         raise UsageError("--plan plans for at least one device, and --device-memory is above 0")
     if tiny_size(config.model) is not None:
@@ -419,8 +421,7 @@ def show_plan(config: TrainConfig, *, devices: int, device_memory: float | None)
         machine = Machine("cuda", GPU, int(device_memory * GIB), has_vllm=here.has_vllm)
     if config.devices:
         devices = len(parse_devices(config.devices))
-    machine = replace(machine, ranks=devices)
-    size = model_size(config)
+    machine, size = replace(machine, ranks=devices), model_size(config)
     assert size is not None
     resolved = resolve(config, machine, size)
     plan = plan_memory(size, resolved, ranks=devices, device_memory=machine.memory)
