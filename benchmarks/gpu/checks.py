@@ -68,6 +68,7 @@ EXPECTED: Mapping[str, str] = {
     "doctor": "each gap below a tenth of a nat",
     "doctor-pretrained": "each gap below a tenth of a nat",
     "hf-lock-step": "four iterations; logp_diff_mean below 0.01",
+    "hf-own-pace": "less seconds/model than hf-lock-step",
     "hf-stale": "staleness above 0 and at most 1",
     "hf-overlap": "seconds/total below hf-stale's",
     "lora": "less peak_memory",
@@ -89,7 +90,7 @@ EXPECTED: Mapping[str, str] = {
     "kill-and-resume": "iterations 1 to 4, each once",
     "alfworld-pretrained": "four iterations; logp_diff_mean below 0.05",
     "vllm": "four iterations; logp_diff_mean below 0.05",
-    "vllm-sleep": "seconds/update and logp_diff_mean as vllm's",
+    "vllm-awake": "seconds/update and logp_diff_mean as vllm's",
     "vllm-unseeded": "tokens_per_second of vllm's or more",
     "rates": "more rows, more tokens a second",
 }
@@ -132,13 +133,13 @@ def checks(device: str, model: str, out: Path) -> list[Check]:
     train = partial(training, device=device, out=out, size=4 if small else 16)
     vllm: dict[str, Any] = {"rollout.engine": "vllm", "rollout.asynchronous": True}
     awake, unseeded = vllm | {"rollout.vllm_sleep": 0}, vllm | {"rollout.vllm_seeds": False}
-    own_pace = {"rollout.asynchronous": True}
+    lock_step, own_pace = {"rollout.asynchronous": False}, {"rollout.asynchronous": True}
     short = {"env_options.max_steps": 3 if small else 20, "prompting.max_tokens": 8 if small else 64}
     given = pretrained or size
     found = [
         doctor("doctor", "each learner path, bfloat16 against float32", device, "", out),
         doctor("doctor-pretrained", "the same with a pretrained model", device, pretrained, out, wanting),
-        train("hf-lock-step", "hf engine, an iteration after the other", model=size),
+        train("hf-lock-step", "hf engine, all episodes in step", model=size, settings=lock_step),
         train("hf-own-pace", "hf engine, each episode at its own pace", model=size, settings=own_pace),
         train("hf-stale", "hf engine, groups one update old", model=size, staleness=1),
         train("hf-overlap", "hf engine, sampling beside the update", model=size, staleness=1, overlap=True),

@@ -134,11 +134,11 @@ def test_an_update_with_tokens_outside_is_finite(language_model):
 
 
 def test_engines_that_cannot_apply_it_are_refused():
-    for settings in ({"engine": "vllm"}, {"engine": "server", "servers": ("http://a:1",)}, {"pool": "x"}):
+    for settings in ({"engine": "vllm"}, {"engine": "vllm", "servers": ("http://a:1",)}, {"pool": "x"}):
         with pytest.raises(UsageError, match=r"rollout\.sampler needs responses drawn by rollout\.engine=hf"):
             RolloutConfig(sampler="examples.own_sampler:min_p", **settings)
     assert find_sampler("") is None
-    with pytest.raises(UsageError, match=r"rollout\.sampler=examples\.own_sampler:SHARE is no function"):
+    with pytest.raises(UsageError, match=r"rollout\.sampler=examples\.own_sampler:SHARE is not a function"):
         find_sampler("examples.own_sampler:SHARE")
 
 
